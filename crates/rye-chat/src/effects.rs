@@ -113,7 +113,10 @@ impl EffectRunner {
                         app.add_block(Block::notice(&text));
                     }
                     Ok(_) => app.mark_answered(&gate),
-                    Err(error) => app.add_block(Block::Error(error.to_string())),
+                    Err(error) => {
+                        app.add_block(Block::Error(error.to_string()));
+                        app.is_answer_refused = true;
+                    }
                 }
             })
         });

@@ -134,7 +134,8 @@ impl PlainUi {
         let mut lines = self.new_lines(app, width);
         lines.extend(app.take_hint());
         let gate = app.gate().map(|pending| pending.gate.id.clone());
-        let is_new = gate.is_some() && gate != self.shown_gate;
+        let is_refused = std::mem::take(&mut app.is_answer_refused);
+        let is_new = gate.is_some() && (is_refused || gate != self.shown_gate);
         if is_new {
             lines.extend(app.gate_lines(width, usize::MAX, usize::MAX));
         }

@@ -3,7 +3,7 @@
 //! The edited arguments are part of the decision, and the receipt covers their hash, so exactly
 //! what was approved is run, also by another process.
 
-use rye_protocol::Resolution;
+use rye_protocol::{Resolution, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::tool::ToolOutput;
@@ -12,16 +12,26 @@ use crate::tool::ToolOutput;
 pub const PARAMS: &str = "params";
 /// Context key of a gate: whether the approver may edit the arguments.
 pub const EDITABLE: &str = "editable";
+/// Context key of a gate: JSON Schema of the arguments.
+pub const SCHEMA: &str = "schema";
 /// Key in an approval's value: the edited arguments.
 pub const ARGUMENTS: &str = "arguments";
 
-/// How often invalid edited arguments are asked about again.
-pub(crate) const MAX_ATTEMPTS: usize = 8;
-
-/// Adds the arguments to a gate's context and allows editing them.
-pub fn make_editable(context: &mut Map<String, Value>, args: &Value) {
+/// Adds the arguments to a gate's context and allows editing them. With the schema, every process
+/// can validate edited arguments.
+pub fn make_editable(context: &mut Map<String, Value>, args: &Value, schema: Option<&Value>) {
     context.insert(PARAMS.to_owned(), args.clone());
     context.insert(EDITABLE.to_owned(), json!(true));
+    if let Some(schema) = schema {
+        context.insert(SCHEMA.to_owned(), schema.clone());
+    }
+}
+
+/// Why arguments don't match the schema of a gate; `None` if they do, or if it has no schema.
+pub(crate) fn validation_error(context: &Map<String, Value>, args: &Value) -> Option<String> {
+    // The tool reports an invalid schema itself.
+    let schema = Schema::new(context.get(SCHEMA)?).ok()?;
+    schema.error(args)
 }
 
 /// Whether the arguments of a gate with this context may be edited.
@@ -96,7 +106,7 @@ mod tests {
     #[test]
     fn only_approvals_of_editable_gates_edit_arguments() {
         let mut editable = Map::new();
-        make_editable(&mut editable, &json!({ "to": "prod" }));
+        make_editable(&mut editable, &json!({ "to": "prod" }), None);
         let fixed = Map::new();
         let edited = json!({ "arguments": { "to": "test" } });
         for (context, action, value, expected) in [

@@ -284,6 +284,14 @@ pub enum DecideError {
     /// The gate does not allow edited arguments.
     #[error("the arguments of gate {} cannot be edited", .0.short())]
     NotEditable(GateId),
+    /// The edited arguments don't match the schema of the tool.
+    #[error("the arguments for gate {} are invalid: {reason}", .gate.short())]
+    InvalidArguments {
+        /// The gate that was answered.
+        gate: GateId,
+        /// The validation errors.
+        reason: String,
+    },
     /// The answer to a limit gate is not a positive integer.
     #[error("gate {} needs an amount: a whole number above 0", .0.short())]
     InvalidAmount(GateId),
@@ -472,6 +480,11 @@ impl Engine {
         let edited = arguments::arguments_in(&decision.action, &decision.value);
         if edited.is_some() && !arguments::is_editable(&open.context) {
             return Err(DecideError::NotEditable(gate.clone()));
+        }
+        let reason = edited.and_then(|args| arguments::validation_error(&open.context, args));
+        if let Some(reason) = reason {
+            let gate = gate.clone();
+            return Err(DecideError::InvalidArguments { gate, reason });
         }
         if is_invalid_limit(&open, &decision.value) {
             return Err(DecideError::InvalidAmount(gate.clone()));

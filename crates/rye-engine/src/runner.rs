@@ -509,6 +509,7 @@ impl Runner {
             calls: self.shared.calls,
             collect_window: self.shared.collect_window,
             model: &self.shared.model,
+            partial: &self.partial,
             paused: self.shared.is_paused(),
             reserve: self.reserve(),
             until: self.shared.budget.until(),

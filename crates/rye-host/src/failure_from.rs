@@ -396,6 +396,9 @@ impl From<DecideError> for Failure {
                 let hint = format!("rye gate approve {}", gate.short());
                 Self::usage(error).hint(hint)
             }
+            DecideError::InvalidArguments { .. } => {
+                Self::new(FailureKind::Usage, "invalid_arguments", error)
+            }
             DecideError::GateNotFound(_) => Self::failed("not_found", error).hint("rye gate list"),
             other => Self::usage(other),
         }

@@ -12,8 +12,8 @@
 //! | all calls ended | – | call the model |
 
 use rye_protocol::{
-    Call, CallState, CompactionReason, EventKind, LimitKind, Phase, PromptStatus, QueuedPrompt,
-    SessionId, ThreadStatus, Turn,
+    Call, CallState, CompactionReason, EventKind, LimitKind, Millis, Phase, PromptStatus,
+    QueuedPrompt, SessionId, ThreadStatus, Turn,
 };
 
 use super::limit_gate::LimitScope;
@@ -54,12 +54,17 @@ impl Step<'_> {
                 }
                 continue;
             };
-            if self.machine.is_waiting_at_limit() {
-                return;
-            }
-            if let Some((limit, scope)) = self.limit_of_prompt(turn) {
-                self.on_limit(limit, scope);
-                continue;
+            match self.limit_of_prompt(turn) {
+                Some((LimitKind::Duration, scope)) => {
+                    self.on_limit(LimitKind::Duration, scope);
+                    continue;
+                }
+                _ if self.machine.is_waiting_at_limit() => return,
+                Some((limit, scope)) => {
+                    self.on_limit(limit, scope);
+                    continue;
+                }
+                None => {}
             }
             let (model, checked) = (turn.model.clone(), !turn.skip_size_check);
             if self.compact() {
@@ -107,23 +112,19 @@ impl Step<'_> {
 
     /// The limit that is reached, and whether it is the prompt's or the session's.
     fn limit_of_prompt(&self, turn: &Turn) -> Option<(LimitKind, LimitScope)> {
-        // A running call may finish, except when time is up; a limit gate is opened only between
-        // calls.
-        let between = turn.phase == Phase::Model && !self.machine.live.model;
-        let now = between || !self.context.prompt_on_limit;
-        if now
-            && self
-                .context
-                .until
-                .is_some_and(|until| self.context.now >= until)
-        {
+        let is_over = |until: Option<Millis>| until.is_some_and(|it| self.context.now >= it);
+        let limits = &self.running()?.limits;
+        // A running call may finish, except when time is up.
+        if is_over(self.context.until) {
             return Some((LimitKind::Duration, LimitScope::Session));
         }
-        let limits = &self.running()?.limits;
+        if is_over(limits.until) {
+            return Some((LimitKind::Duration, LimitScope::Prompt));
+        }
         let reached = limits.reached(&turn.usage, self.context.now);
         let reached = reached.or(self.is_endless().then_some(LimitKind::Turns))?;
-        let now = between || (reached == LimitKind::Duration && now);
-        now.then_some((reached, LimitScope::Prompt))
+        let is_between_calls = turn.phase == Phase::Model && !self.machine.live.model;
+        is_between_calls.then_some((reached, LimitScope::Prompt))
     }
 
     /// Whether the prompt has reached the round limit for prompts without a limit.

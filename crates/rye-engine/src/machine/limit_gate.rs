@@ -1,7 +1,7 @@
 //! Limit gates: if the policy allows it, ask a person to increase a limit before ending a turn.
 
 use rye_protocol::{
-    Action, CallId, Gate, GateId, GateKind, GateOrigin, GateStatus, LimitKind, Limits, Millis, Op,
+    Action, CallId, Gate, GateId, GateKind, GateOrigin, GateStatus, LimitKind, Limits, Op,
     Resolution, Turn,
 };
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,8 @@ impl LimitIncrease {
             LimitKind::Turns => higher(&mut limits.turns),
             LimitKind::Tokens => higher(&mut limits.tokens),
             LimitKind::Spend => higher(&mut limits.micro_dollars),
-            LimitKind::Duration => limits.until = limits.until.map(|it| it.max(Millis(self.to))),
+            // A time limit never asks.
+            LimitKind::Duration => {}
         }
     }
 }
@@ -55,9 +56,10 @@ pub(super) fn is_pending(gate: &Gate) -> bool {
 }
 
 impl Step<'_> {
-    /// A limit is reached: ends the turn, or opens a limit gate.
+    /// A limit is reached: ends the turn, or opens a limit gate. A time limit always ends the turn,
+    /// because waiting for a person would exceed it.
     pub(super) fn on_limit(&mut self, limit: LimitKind, scope: LimitScope) {
-        if !self.context.prompt_on_limit {
+        if !self.context.prompt_on_limit || limit == LimitKind::Duration {
             return self.end_at_limit(limit);
         }
         self.machine.live.model = false;
@@ -135,15 +137,11 @@ impl Step<'_> {
             label,
         };
         let (was, more) = match limit {
-            LimitKind::Duration => (
-                "time limit reached".to_owned(),
-                "Allow as long again".to_owned(),
-            ),
             LimitKind::Spend => (
                 format!("spending limit of {} reached", dollars(to / 2)),
                 format!("Allow {}", dollars(to)),
             ),
-            LimitKind::Turns | LimitKind::Tokens => (
+            LimitKind::Turns | LimitKind::Tokens | LimitKind::Duration => (
                 format!("limit of {} {limit} reached", to / 2),
                 format!("Allow {to} {limit}"),
             ),
@@ -201,11 +199,7 @@ impl Step<'_> {
                 )
             }),
             LimitKind::Spend => twice(limits.micro_dollars),
-            LimitKind::Duration => {
-                let until = limits.until?.0;
-                let time = until.saturating_sub(prompt.created_at.0).max(60_000);
-                Some(self.context.now.0.saturating_add(time))
-            }
+            LimitKind::Duration => None,
         }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct StepContext<'a> {
     pub(crate) collect_window: Duration,
     /// The default model.
     pub(crate) model: &'a str,
+    /// Text of the current model call so far.
+    pub(crate) partial: &'a str,
     /// Whether the session is paused.
     pub(crate) paused: bool,
     /// Minimum usage of the next model call.
@@ -26,7 +28,7 @@ pub(crate) struct StepContext<'a> {
     pub(crate) until: Option<Millis>,
     /// Limits of the session.
     pub(crate) limits: Limits,
-    /// Whether reaching a limit opens a gate instead of ending the turn.
+    /// Whether reaching a limit, except a time limit, opens a gate instead of ending the turn.
     pub(crate) prompt_on_limit: bool,
     /// The key that signs histories.
     pub(crate) signer: Option<&'a SigningKey>,

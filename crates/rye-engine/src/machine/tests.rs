@@ -183,6 +183,7 @@ impl Harness {
             },
             collect_window: Duration::from_secs(5),
             model: "test",
+            partial: "",
             paused: false,
             reserve: TURN,
             until: self.until,

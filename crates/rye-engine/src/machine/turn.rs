@@ -188,7 +188,10 @@ impl Step<'_> {
         let phase = turn.phase.clone();
         self.cancel_compaction("limit");
         match phase {
-            Phase::Model => self.stop_model(),
+            Phase::Model => {
+                self.append_partial(self.context.partial, "limit");
+                self.stop_model();
+            }
             Phase::Tools { calls, .. } => self.stop_calls(&calls, "limit"),
         }
         self.withdraw_gates("limit", |_| true);
@@ -247,18 +250,25 @@ impl Step<'_> {
         };
         match turn.phase {
             Phase::Model => {
-                if !partial.is_empty() {
-                    let mut message = Message::text(Role::Assistant, partial);
-                    message.model = Some(turn.model);
-                    message.aborted = Some(reason.to_owned());
-                    self.append(EntryKind::Message(message));
-                }
+                self.append_partial(partial, reason);
                 self.stop_model();
             }
             Phase::Tools { calls, .. } => self.stop_calls(&calls, reason),
         }
         self.withdraw_gates(reason, |_| true);
         self.finish(PromptStatus::Aborted, TurnEnd::Abort);
+    }
+
+    /// Keeps the text of a model call that is stopped.
+    fn append_partial(&mut self, partial: &str, reason: &str) {
+        let turn = self.machine.thread.turn.as_ref();
+        let Some(turn) = turn.filter(|_| !partial.is_empty()) else {
+            return;
+        };
+        let mut message = Message::text(Role::Assistant, partial);
+        message.model = Some(turn.model.clone());
+        message.aborted = Some(reason.to_owned());
+        self.append(EntryKind::Message(message));
     }
 
     /// Ends the turn.

@@ -131,31 +131,26 @@ pub async fn resolve_approval(
     request
         .context
         .insert(audit::ARGS_HASH.to_owned(), json!(hash));
-    arguments::make_editable(&mut request.context, args);
-    let mut invalid_message = String::new();
-    for nth in 0..arguments::MAX_ATTEMPTS {
-        let mut request = request.clone();
-        if nth > 0 {
-            request.resume_key = format!("{}:{nth}", request.resume_key);
-            request.body.insert_str(0, &invalid_message);
-        }
-        let (resolution, gate_context) = context.request_decision_with_context(request).await?;
-        if ![APPROVE, APPROVE_SESSION].contains(&resolution.action.as_str()) {
-            return Err(denied(format!("denied by {}", resolution.by)));
-        }
-        let Some(args) = arguments::edited_arguments(&gate_context, &resolution) else {
-            return Ok(None);
-        };
-        let edited = EditedArguments {
-            args: args.clone(),
-            by: resolution.by.clone(),
-        };
-        match validation_error(tool, args) {
-            None => return Ok(Some(edited)),
-            Some(error) => invalid_message = edited.describe_error(&error),
-        }
+    arguments::make_editable(&mut request.context, args, Some(&tool.spec.parameters));
+    let (resolution, gate_context) = context.request_decision_with_context(request).await?;
+    if ![APPROVE, APPROVE_SESSION].contains(&resolution.action.as_str()) {
+        return Err(denied(format!("denied by {}", resolution.by)));
     }
-    Err(denied("no valid arguments were given".to_owned()))
+    let Some(args) = arguments::edited_arguments(&gate_context, &resolution) else {
+        return Ok(None);
+    };
+    // The tool may have changed since the decision.
+    if let Some(error) = validation_error(tool, args) {
+        let message = format!(
+            "the arguments edited by {} are invalid: {error}",
+            resolution.by
+        );
+        return Err(denied(message));
+    }
+    Ok(Some(EditedArguments {
+        args: args.clone(),
+        by: resolution.by.clone(),
+    }))
 }
 
 /// Binds the approval to the working directory: a session that resumes in another directory needs

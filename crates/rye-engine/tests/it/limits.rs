@@ -2,13 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rye_engine::protocol::{EventKind, Gate, Limits, TurnEnd};
+use rye_engine::clock::Clock;
+use rye_engine::protocol::{EventKind, Gate, Limits, Millis, TurnEnd};
 use rye_engine::store::Claim;
 use rye_engine::{Answer, Decision, Engine, NewSession, Prompt, Session};
 use rye_model::Catalogue;
 use rye_sandbox::VirtualSandbox;
-use rye_store::SqliteStore;
+use rye_store::{MemoryStore, SqliteStore};
 use serde_json::{Value, json};
 
 const SCRIPT: &str = "
@@ -151,4 +153,54 @@ async fn token_increase_covers_the_next_call() {
     })
     .await;
     assert_eq!(answer.reason, TurnEnd::EndTurn, "{:?}", answer.error);
+}
+
+/// A clock that only the test moves.
+struct TestClock(Arc<AtomicU64>);
+
+impl Clock for TestClock {
+    fn now(&self) -> Millis {
+        Millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[tokio::test]
+async fn time_limit_ends_the_turn_without_asking_and_keeps_the_partial_answer() {
+    let now = Arc::new(AtomicU64::new(1_000));
+    let script = "steps: [{ text: 'one two three', chunk_chars: 4, chunk_ms: 3600000 }]";
+    let engine = Engine::builder()
+        .store(MemoryStore::new())
+        .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
+        .clock(TestClock(Arc::clone(&now)))
+        .prompt_on_limit(true)
+        .build()
+        .unwrap();
+    let session = session(&engine, Limits::default()).await;
+    let mut events = session.subscribe(0);
+    let prompt = Prompt {
+        limits: Limits {
+            until: Some(Millis(2_000_000)),
+            // A reached limit that waits for the end of the call doesn't hide the time limit.
+            turns: Some(1),
+            ..Limits::default()
+        },
+        ..Prompt::from("go")
+    };
+    let prompt = session.prompt(prompt).await.unwrap();
+    loop {
+        let event = events.next().await.unwrap().unwrap().event;
+        if matches!(event.kind, EventKind::TextDelta { .. }) {
+            break;
+        }
+    }
+    now.store(3_000_000, Ordering::Relaxed);
+    // The engine checks the deadline at the next input.
+    session.resume(Some("default")).await.unwrap();
+    let answer = session.wait_for_answer(&prompt).await.unwrap();
+    assert_eq!(
+        (answer.reason, answer.text.as_str()),
+        (TurnEnd::Limit, "one ")
+    );
+    assert!(engine.pending_gates(None).await.unwrap().is_empty());
 }

@@ -11,7 +11,7 @@ use rye_engine::arguments::is_editable;
 use rye_engine::policy::{Mode, Policy, Risk, Rule};
 use rye_engine::protocol::{EventKind, Gate, TurnEnd};
 use rye_engine::tool::{ApprovalRequirement, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
-use rye_engine::{Decision, Engine, NewSession, Session};
+use rye_engine::{DecideError, Decision, Engine, NewSession, Session};
 use rye_model::{Catalogue, Script, Step};
 use rye_sandbox::{LocalSandbox, VirtualSandbox};
 use rye_store::MemoryStore;
@@ -318,23 +318,41 @@ async fn arguments_of_a_host_tool_can_be_edited_at_approval() {
         value: json!({ "arguments": args }),
         ..Decision::new("approve", "ada", "test")
     };
-    // Invalid arguments open another gate.
-    let decisions = [
-        instead(json!({ "to": 1 })),
-        instead(json!({ "to": "test" })),
-    ];
+    let decisions = [instead(json!({ "to": "test" }))];
     let (asked, result) = run_with_decisions(def, Vec::new(), &["prod"], &decisions).await;
     assert!(asked.iter().all(|gate| is_editable(&gate.context)));
-    assert_eq!(asked[1].context["params"], json!({ "to": "prod" }));
-    let body = &asked[1].body;
-    assert!(
-        body.starts_with("The arguments entered by ada are invalid"),
-        "{body}"
-    );
+    assert_eq!(asked[0].context["params"], json!({ "to": "prod" }));
     assert_eq!(
         result,
         "[ada edited the arguments: {\"to\":\"test\"}]\nto \"test\""
     );
+}
+
+#[tokio::test]
+async fn invalid_edited_arguments_are_refused_and_the_gate_stays_pending() {
+    let schema = json!({ "type": "object", "properties": { "to": { "type": "string" } } });
+    let def =
+        ToolDef::new("deploy", "Deploys.", schema).requires_approval(ApprovalRequirement::Always);
+    let (engine, session) = deploy_session(def, Vec::new(), &["prod"]).await;
+    let mut events = session.subscribe(0);
+    session.prompt("go").await.unwrap();
+    let gate = loop {
+        let event = events.next().await.unwrap().unwrap().event;
+        if let EventKind::DecisionGate { gate } = event.kind {
+            break gate.id;
+        }
+    };
+    let decision = Decision {
+        value: json!({ "arguments": { "to": 1 } }),
+        ..Decision::new("approve", "ada", "test")
+    };
+    let decided = engine.decide(&gate, decision).await;
+    assert!(
+        matches!(decided, Err(DecideError::InvalidArguments { .. })),
+        "{decided:?}"
+    );
+    let gate = engine.gate(&gate).await.unwrap().unwrap();
+    assert!(gate.status.is_pending());
 }
 
 #[tokio::test]

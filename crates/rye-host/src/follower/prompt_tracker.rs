@@ -115,6 +115,11 @@ impl PromptTracker {
                 if message.role != Role::Assistant || message.parts.iter().any(call) {
                     return EntryRole::Progress;
                 }
+                // An error follows the part of the answer that there is.
+                let is_error = |part: &Part| matches!(part, Part::Error { .. });
+                if message.parts.iter().any(is_error) {
+                    return EntryRole::Ignored;
+                }
                 self.text = message.content();
                 self.stop_reason.clone_from(&message.stop_reason);
                 self.incomplete = message.incomplete;

@@ -288,6 +288,7 @@ impl Model for RecordedModel {
                     self.harness
                         .wait_for_action(match message.aborted.as_deref() {
                             Some("steer") => Ending::Steer,
+                            Some("limit") => Ending::TimeLimit,
                             _ => Ending::Abort,
                         })
                         .await

@@ -19,7 +19,7 @@ pub(super) struct RecordedPrompt {
     pub(super) model: Option<String>,
     pub(super) role: Option<String>,
     pub(super) schema: Option<Value>,
-    /// Whether it reached its time limit while a tool ran.
+    /// Whether it reached its time limit while a tool ran or the model answered.
     pub(super) reaches_time_limit: bool,
     /// Why the replay stops before it, if so.
     pub(super) stops: Option<String>,
@@ -321,7 +321,9 @@ fn prompt(prompt: &QueuedPrompt, path: &[Entry]) -> RecordedPrompt {
         EntryKind::Message(message) => Some(message),
         _ => None,
     });
-    let reached_time_limit = |message: &Message| ending(message) == Some(Ending::TimeLimit);
+    let reached_time_limit = |message: &Message| {
+        message.aborted.as_deref() == Some("limit") || ending(message) == Some(Ending::TimeLimit)
+    };
     let reaches_time_limit = messages.clone().any(reached_time_limit);
     let stops = (!prompt.status.is_finished()).then(|| {
         let start: String = prompt.content.chars().take(60).collect();

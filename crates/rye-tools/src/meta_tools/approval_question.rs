@@ -148,7 +148,7 @@ impl ApprovalQuestion<'_> {
         if let Some(working_dir) = self.working_dir {
             context.insert(WORKING_DIR.to_owned(), json!(working_dir));
         }
-        arguments::make_editable(&mut context, self.params);
+        arguments::make_editable(&mut context, self.params, resolved.schema.as_ref());
         if resolved.drift.is_some() {
             context.insert(DRIFT.to_owned(), json!(true));
         }

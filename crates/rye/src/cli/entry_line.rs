@@ -1,9 +1,11 @@
 //! One-line descriptions of history entries and decisions.
 
+use rye_engine::arguments::edited_arguments;
 use rye_engine::protocol::{
     Entry, EntryKind, Gate, GateStatus, Message, Part, Resolution, Role, RunEvent,
 };
 use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
+use serde_json::Value;
 
 /// Describes an entry in one line.
 pub(crate) fn line(entry: &Entry) -> String {
@@ -34,7 +36,14 @@ pub(crate) fn describe_decision(gate: &Gate) -> Option<String> {
                 action, by, source, ..
             } = resolution;
             let decision = describe_action(action);
-            (format!("{decision} by {by} ({source})"), resolution.at)
+            let edited = match edited_by_decision(gate) {
+                Some(args) => format!(", with edited arguments {}", first_line(&args.to_string())),
+                None => String::new(),
+            };
+            (
+                format!("{decision} by {by} ({source}){edited}"),
+                resolution.at,
+            )
         }
         GateStatus::Withdrawn { reason, at } => (format!("withdrawn ({reason})"), *at),
         GateStatus::Expired { at } => ("expired".to_owned(), *at),
@@ -44,6 +53,14 @@ pub(crate) fn describe_decision(gate: &Gate) -> Option<String> {
         "{outcome}, {}",
         lillux::time::format_rfc3339(seconds)
     ))
+}
+
+/// The arguments that the decision on a gate put in place of those of the call.
+pub(crate) fn edited_by_decision(gate: &Gate) -> Option<&Value> {
+    match &gate.status {
+        GateStatus::Resolved { resolution } => edited_arguments(&gate.context, resolution),
+        _ => None,
+    }
 }
 
 /// Describes the action of a decision: `approve` becomes `approved`.

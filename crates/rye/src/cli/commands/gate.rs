@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::cli::args::{ApprovalScope, GateArgs, GateCommand};
 use crate::cli::commands::graph::resume_command;
 use crate::cli::context::Context;
-use crate::cli::entry_line::{describe_action, describe_decision};
+use crate::cli::entry_line::{describe_action, describe_decision, edited_by_decision};
 use crate::cli::failure::Failure;
 use crate::cli::gate_render;
 use crate::cli::observer::SOURCE;
@@ -249,6 +249,8 @@ fn no_key(what: &str) -> Failure {
 struct Answer {
     title: String,
     body: String,
+    /// The arguments that replace those of the call.
+    edited: Option<Value>,
     /// The gate after the decision, as JSON.
     gate: Value,
     action: String,
@@ -262,6 +264,7 @@ impl Answer {
         Self {
             title: gate.title.clone(),
             body: gate.body.clone(),
+            edited: edited_by_decision(gate).cloned(),
             gate: json!(gate),
             action: action.to_owned(),
             repeated,
@@ -282,6 +285,12 @@ impl Report for Answer {
         page.line(paint(GOOD, format_args!("{decision}{repeated}")));
         for line in gate_render::lines(&self.title, &self.body, page.width()) {
             page.line(line);
+        }
+        if let Some(edited) = &self.edited {
+            let edited = lillux::quote_block(&format!("{edited:#}"));
+            for line in gate_render::lines("with the edited arguments:", &edited, page.width()) {
+                page.line(line);
+            }
         }
     }
 

@@ -76,7 +76,7 @@ fn plain_arguments_are_edited() {
         wait_gate_grace();
         window.press("e\r");
         window.wait_until("the instructions", |screen| screen.ends_with("cancels\n>"));
-        // Arguments that do not match the schema open another gate.
+        // Arguments that do not match the schema are refused, and the gate is shown again.
         window.press("{\"to\": 1}\r");
         window.wait_plain_gate(3);
         wait_gate_grace();
