@@ -58,7 +58,7 @@ fn abort() -> Effect {
 
 #[test]
 fn keys_send_steer_stop_and_quit() {
-    let table: [(App, &str, Vec<Effect>); 9] = [
+    let table: [(App, &str, Vec<Effect>); 10] = [
         (app(), "hi\r", vec![prompt("hi", None)]),
         (busy(), "hi\r", vec![prompt("hi", None)]),
         (busy(), "hi\x13", vec![prompt("hi", Some(QueueMode::Steer))]),

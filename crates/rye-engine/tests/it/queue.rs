@@ -10,7 +10,7 @@ use rye_sandbox::VirtualSandbox;
 use rye_store::MemoryStore;
 
 /// Longer than any test.
-const ENDLESS: Duration = Duration::from_secs(3600);
+const ENDLESS: Duration = Duration::from_hours(1);
 
 /// A session whose model doesn't answer.
 async fn session() -> Session {

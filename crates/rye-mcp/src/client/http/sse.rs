@@ -64,12 +64,9 @@ impl<C: StreamableHttpClient<Error = reqwest::Error> + Sync> SseTransport<C> {
         let unexpected = |what: String| StreamableHttpError::UnexpectedServerResponse(what.into());
         let first = tokio::time::timeout(ENDPOINT_TIMEOUT, events.next()).await;
         let first = first.unwrap_or_default().transpose()?.unwrap_or_default();
-        let path = match (first.event.as_deref(), first.data) {
-            (Some("endpoint"), Some(path)) => path,
-            _ => {
-                let what = "the event stream does not begin with an `endpoint` event";
-                return Err(unexpected(what.to_owned()));
-            }
+        let (Some("endpoint"), Some(path)) = (first.event.as_deref(), first.data) else {
+            let what = "the event stream does not begin with an `endpoint` event";
+            return Err(unexpected(what.to_owned()));
         };
         let base = Url::parse(url).map_err(|error| unexpected(error.to_string()))?;
         let endpoint = base
