@@ -101,6 +101,10 @@ pub enum ModelError {
     /// The provider rejected the request.
     #[error("the provider rejected the request: {0}")]
     Refused(String),
+    /// The provider's response is not a stream of events, such as a login page of a proxy. A
+    /// retry would give the same response, but another model may work.
+    #[error("the model cannot be reached: {0}")]
+    NotAStream(String),
     /// The provider rejected an image in the request.
     #[error("the provider rejected an image in the request: {0}")]
     ImageRejected(String),
@@ -122,6 +126,11 @@ impl ModelError {
             self,
             Self::Overloaded { .. } | Self::RateLimited { .. } | Self::Connection(_)
         )
+    }
+
+    /// Whether another model may succeed with the same request.
+    pub fn allows_failover(&self) -> bool {
+        self.is_retriable() || matches!(self, Self::NotAStream(_))
     }
 
     /// The delay that the provider asks for.

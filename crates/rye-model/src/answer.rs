@@ -160,9 +160,17 @@ impl Assembly {
         more: &str,
         deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
+        let is_start = self.blocks.get(&at).is_none_or(|it| it.text.is_empty());
+        // The text of a signed thought must not change.
+        let before = self.blocks.range_mut(..at).next_back();
+        let before = before.filter(|_| is_start && *kind == Kind::Text);
+        let open = before
+            .filter(|(_, block)| block.kind == Kind::Text)
+            .and_then(|(_, block)| surrogates::take_open(&mut block.text, more));
         let new = || Block::new(kind.clone());
         let block = self.blocks.entry(at).or_insert_with(new);
         if block.kind == *kind {
+            block.text.extend(open);
             block.append(more, deltas);
         }
         self.grow(more)

@@ -103,6 +103,20 @@ pub(crate) fn append<'m>(text: &mut String, more: &'m str) -> Cow<'m, str> {
     Cow::Owned(displayed)
 }
 
+/// Takes an open surrogate off the end of a text, if `next` begins with its counterpart. Servers
+/// that start a new content block in the middle of a pair send it there.
+pub(crate) fn take_open(text: &mut String, next: &str) -> Option<String> {
+    let first = next
+        .strip_prefix(MARKER)?
+        .chars()
+        .next()
+        .and_then(decoded)?;
+    let (before, last) = split_last(text)?;
+    let is_pair = last < FIRST_LOW && first >= FIRST_LOW;
+    let at = before.len();
+    is_pair.then(|| text.split_off(at))
+}
+
 /// Joins encoded pairs and replaces lone surrogates by U+FFFD.
 pub(crate) fn resolve(text: &str) -> Cow<'_, str> {
     if !text.contains(MARKER) {

@@ -46,7 +46,7 @@ impl Failover {
         others: &[String],
     ) -> Next {
         self.attempts += 1;
-        if !error.is_retriable() {
+        if !error.allows_failover() {
             return Next::GiveUp(self.explain(error, None));
         }
         let doubled = 2_u32.saturating_pow(self.attempts - 1);
@@ -56,7 +56,7 @@ impl Failover {
             .min(retry.max_delay);
         let wait = error.retry_after().unwrap_or(backoff);
         let too_long = wait > retry.max_delay;
-        if self.attempts < retry.max_attempts && !too_long {
+        if error.is_retriable() && self.attempts < retry.max_attempts && !too_long {
             self.wait = wait;
             return Next::Retry(EventKind::ModelRetry {
                 model: model.to_owned(),
@@ -96,7 +96,9 @@ impl Failover {
         for (model, reason) in &self.given_up {
             let _ = write!(text, "; {model} failed before: {reason}");
         }
-        if error.is_retriable() && self.given_up.is_empty() {
+        if !error.is_retriable() && error.allows_failover() && self.given_up.is_empty() {
+            text += "; or list fallback models under `failover` in models.yaml";
+        } else if error.is_retriable() && self.given_up.is_empty() {
             text += "; try again later, or list fallback models under `failover` in models.yaml";
         }
         ErrorInfo::new(code, text)
@@ -185,6 +187,14 @@ mod tests {
             }
         }
         all
+    }
+
+    #[test]
+    fn response_that_is_no_stream_switches_without_retry() {
+        let page = || ModelError::NotAStream("page".to_owned());
+        let all = decisions([page(), busy(None), page(), page()], &others());
+        assert_eq!(all[..3], ["a to b", "b retry in 500", "b to c"]);
+        assert_eq!(all.len(), 4);
     }
 
     #[test]

@@ -93,9 +93,8 @@ impl ResponsePrefix {
         );
         Some(match status {
             Some(status) => ProviderError { message, ..read }.into_model_error(status),
-            // A retry would give the same response.
             None if is_other => {
-                ModelError::Refused(format!("{message}; check `base_url` in models.yaml"))
+                ModelError::NotAStream(format!("{message}; check `base_url` in models.yaml"))
             }
             None => ModelError::Connection(message),
         })

@@ -96,6 +96,38 @@ async fn split_surrogate_pairs_are_joined() {
 }
 
 #[tokio::test]
+async fn surrogate_pair_split_over_two_blocks_is_joined() {
+    let block = |at: usize, text: &str| {
+        format!(
+            r#"event: content_block_start
+data: {{"type":"content_block_start","index":{at},"content_block":{{"type":"text","text":""}}}}
+
+event: content_block_delta
+data: {{"type":"content_block_delta","index":{at},"delta":{{"type":"text_delta","text":"{text}"}}}}
+
+event: content_block_stop
+data: {{"type":"content_block_stop","index":{at}}}
+
+"#
+        )
+    };
+    let events = [
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{}}\n\n".to_owned(),
+        block(0, "hi \\ud83d"),
+        block(1, "\\ude00 end"),
+        "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n".to_owned(),
+    ];
+    let (_wire, model) = connected_model(ALL[0].0, Reply::stream(events.concat()));
+    let (deltas, answer) = ask(&model, hello_request()).await;
+    let parts = answer.unwrap().parts;
+    let text = |text: &str| Part::Text {
+        text: text.to_owned(),
+    };
+    assert_eq!(parts, vec![text("hi "), text("😀 end")]);
+    assert_eq!(text_of(&deltas), "hi 😀 end");
+}
+
+#[tokio::test]
 async fn non_stream_response_is_reported_and_not_retried() {
     for (api, mock_api) in ALL {
         for (reply, says, retriable) in [
@@ -134,6 +166,7 @@ async fn non_stream_response_is_reported_and_not_retried() {
             let (server, model) = connected_model(api, reply);
             let error = ask(&model, hello_request()).await.1.unwrap_err();
             assert_eq!(error.is_retriable(), retriable, "{api:?}: {error}");
+            assert!(error.allows_failover(), "{api:?}: {error}");
             let error = error.to_string();
             assert!(error.contains(says), "{api:?}: {error}");
             assert!(error.contains(&server.url()), "{api:?}: {error}");
@@ -155,7 +188,10 @@ async fn endless_page_is_abandoned() {
         let (_wire, model) =
             connected_model(api, Reply::page("text/html", &page).stall_after(200_000));
         let error = ask(&model, hello_request()).await.1.unwrap_err();
-        assert!(matches!(error, ModelError::Refused(_)), "{api:?}: {error}");
+        assert!(
+            matches!(error, ModelError::NotAStream(_)),
+            "{api:?}: {error}"
+        );
     }
 }
 
