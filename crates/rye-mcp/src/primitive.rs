@@ -120,7 +120,7 @@ impl Primitive for McpPrimitive {
     fn run(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
             let mut metadata = Map::new();
-            let mut done = match Box::pin(self.call_tool(call, &mut metadata)).await {
+            let mut done = match self.call_tool(call, &mut metadata).await {
                 Ok(done) => done,
                 Err(failed) => CallOutcome {
                     failure: Some(failed),

@@ -97,9 +97,9 @@ impl Connector {
         let limit = server.config.start_timeout;
         let use_discover = server.config.protocol == Protocol::Discover;
         let connected = async {
-            match self.try_connect(server, &values, &log, use_discover).await {
+            match Box::pin(self.try_connect(server, &values, &log, use_discover)).await {
                 Err(ConnectError::UnsupportedRevision) => {
-                    self.try_connect(server, &values, &log, !use_discover).await
+                    Box::pin(self.try_connect(server, &values, &log, !use_discover)).await
                 }
                 outcome => outcome,
             }
