@@ -14,6 +14,7 @@ use rye_engine::tool::Tool;
 use rye_executor::{Executor, Request, Roots, Status};
 use rye_items::UserKeys;
 use rye_protocol::Archive;
+use rye_protocol::policy::{Mode, Policy, Rule};
 use rye_store::MemoryStore;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -155,7 +156,18 @@ async fn start_session(
     args: Value,
     bridge: &[Arc<dyn Tool>],
 ) -> Result<BenchSession> {
-    let engine = builder_calling(tool, args).tools(bridge.to_vec());
+    // Without a rule, a call outside of the virtual sandbox waits at a gate.
+    let allow = Rule {
+        action: Mode::Allow,
+        ..Rule::default()
+    };
+    let policy = Policy {
+        rules: vec![allow],
+        ..Policy::default()
+    };
+    let engine = builder_calling(tool, args)
+        .policy(policy)
+        .tools(bridge.to_vec());
     BenchSession::start(&engine.store(MemoryStore::new()).build()?).await
 }
 
