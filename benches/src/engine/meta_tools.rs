@@ -14,7 +14,6 @@ use rye_engine::tool::Tool;
 use rye_executor::{Executor, Request, Roots, Status};
 use rye_items::UserKeys;
 use rye_protocol::Archive;
-use rye_protocol::policy::{Mode, Policy, Rule};
 use rye_store::MemoryStore;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -66,6 +65,13 @@ impl Fixture {
         let say = "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n\
                    # risk_level: low\necho '{}'\n";
         write_signed(&tools.join("say.sh"), say, &key)?;
+        // Without a rule, a call outside of the virtual sandbox waits at a gate.
+        let policy = user.join(".ai").join(rye_host::POLICY_FILE);
+        write_signed(
+            &policy,
+            "rules:\n  - tool: rye:say\n    action: allow\n",
+            &key,
+        )?;
         for number in 0..ITEMS {
             let text = format!(
                 "version: \"1.0.0\"\ndescription: Number {number} moves box {} to shelf {}\n\
@@ -156,18 +162,7 @@ async fn start_session(
     args: Value,
     bridge: &[Arc<dyn Tool>],
 ) -> Result<BenchSession> {
-    // Without a rule, a call outside of the virtual sandbox waits at a gate.
-    let allow = Rule {
-        action: Mode::Allow,
-        ..Rule::default()
-    };
-    let policy = Policy {
-        rules: vec![allow],
-        ..Policy::default()
-    };
-    let engine = builder_calling(tool, args)
-        .policy(policy)
-        .tools(bridge.to_vec());
+    let engine = builder_calling(tool, args).tools(bridge.to_vec());
     BenchSession::start(&engine.store(MemoryStore::new()).build()?).await
 }
 
@@ -270,7 +265,7 @@ fn verifying() -> Result<Row> {
     let ours = || {
         let verdict = audit::check(&archive, |_| Some(public.clone()));
         ensure!(
-            verdict.findings.is_empty() && verdict.seals == VERIFIED_TURNS,
+            verdict.findings.is_empty() && verdict.seals >= VERIFIED_TURNS,
             "{verdict:?}"
         );
         Ok(())
