@@ -89,7 +89,7 @@ pub(crate) struct App {
     pub(crate) plain: bool,
     /// Number of decisions that are being stored.
     pub(crate) deciding: usize,
-    /// Whether the last answer to a gate was refused, so that the gate is to be shown again.
+    /// Whether the last answer to a gate was refused. The gate is then shown again.
     pub(crate) is_answer_refused: bool,
     menu: Option<Menu>,
     /// The gate whose arguments the input edits instead of a prompt.

@@ -141,7 +141,7 @@ pub struct Confinement {
     pub network: NetworkAccess,
     /// Which processes commands can affect.
     pub processes: ProcessAccess,
-    /// What enforces it, if it depends on a policy.
+    /// What enforces the confinement, if it depends on a policy.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub enforcement: Option<Enforcement>,
 }
@@ -171,7 +171,7 @@ pub enum FileAccess {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NetworkAccess {
-    /// None.
+    /// Commands have no network.
     None,
     /// The network of the machine.
     Host,

@@ -66,7 +66,7 @@ impl Problem {
         }
     }
 
-    /// A name that is not one of those that are expected here.
+    /// An unknown name. The message lists the known ones.
     pub(crate) fn unknown(
         at: usize,
         code: &'static str,

@@ -85,7 +85,7 @@ fn check_loops(graph: &Graph, reached: &[bool], problems: &mut Vec<Problem>) {
     }
 }
 
-/// Which nodes can be reached from some nodes, which are reached themselves.
+/// For each node, whether it is one of the nodes in `open` or can be reached from them.
 fn reachable(graph: &Graph, mut open: Vec<usize>) -> Vec<bool> {
     let mut seen = vec![false; graph.nodes.len()];
     while let Some(other) = open.pop() {

@@ -81,7 +81,7 @@ pub struct CallGates {
     running: Mutex<HashMap<String, RunningCall>>,
 }
 
-/// An approved call that runs.
+/// An approved call in progress.
 #[derive(Debug)]
 struct RunningCall {
     run: CallRun,

@@ -1,4 +1,4 @@
-//! Finds sessions, entries and gates by an id or a part of one.
+//! Finds sessions, entries and gates by an id or a part of one, and shortens ids for display.
 
 use rye_engine::Engine;
 use rye_engine::protocol::{

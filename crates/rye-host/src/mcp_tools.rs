@@ -42,7 +42,8 @@ const SERVERS_DIR: &str = "tools/mcp/servers";
 /// Time limit for a server to list its tools.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Replaces a description that was not accepted, so that it does not reach the model.
-const DRIFTED: &str = "(The description has changed since it was accepted; a call asks first.)";
+const DRIFTED: &str =
+    "(The description has changed since a person accepted it. A call asks a person first.)";
 
 /// The tools of the MCP servers of a project.
 pub struct McpTools {

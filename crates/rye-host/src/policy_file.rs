@@ -47,7 +47,7 @@ pub fn load_policy(spaces: &Spaces) -> Result<(Policy, Vec<IgnoredFile>), Policy
         let tightening = tightening(parsed.clone());
         if tightening != parsed {
             let reason = &notice.reason;
-            notice.reason = format!("its permissions do not apply: {reason}");
+            notice.reason = format!("only its restrictions apply: {reason}");
             ignored.push(notice);
         }
         policy = tightening;

@@ -161,7 +161,7 @@ pub fn load_sandbox_policy(
         let tightening = parsed.clone().tightening();
         if tightening != parsed {
             let reason = &notice.reason;
-            notice.reason = format!("its permissions do not apply: {reason}");
+            notice.reason = format!("only its restrictions apply: {reason}");
             ignored.push(notice);
         }
         policy = tightening;

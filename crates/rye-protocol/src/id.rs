@@ -1,4 +1,4 @@
-//! Identifiers: version 7 UUIDs, or chosen by the caller.
+//! Identifiers: version 7 UUIDs, or chosen by the caller; their short forms for people.
 
 use std::fmt;
 use std::fmt::Write as _;

@@ -164,7 +164,7 @@ impl Rule {
 
 impl Policy {
     /// Decides about a call. The first matching rule applies; it cannot allow a drift or a reason
-    /// that no rule may allow. If no rule matches, anything that speaks for an approval makes the
+    /// that no rule may allow. If no rule matches, any reason for an approval makes the
     /// call ask. A reason that depends on the parameters raises the risk to high.
     pub fn decide(&self, call: &CallFacts<'_>) -> Decision {
         let decision = |mode, cause| Decision { mode, cause };

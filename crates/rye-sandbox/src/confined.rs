@@ -48,7 +48,7 @@ const SYSTEM: [&str; 2] = ["/usr", "/opt"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
-    /// Namespaces, with Landlock as a second wall.
+    /// Namespaces, with Landlock as a second layer.
     Full,
     /// Landlock alone, without sockets.
     Landlock,

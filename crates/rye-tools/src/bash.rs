@@ -36,7 +36,7 @@ impl Default for Bash {
     fn default() -> Self {
         let description = "Runs a command in a shell and returns its output and, if it is not 0, \
             its exit code. Each command runs in a new shell: variables and `cd` do not persist, \
-            files do. The middle of long output is omitted, with a note on how to read seconds.";
+            files do. The middle of long output is omitted, with a note on how to read it.";
         let parameters = json!({
             "type": "object",
             "properties": {

@@ -42,7 +42,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// End a process, its group and its descendants: SIGTERM, then SIGKILL
     Kill(KillArgs),
-    /// Wait for a file to change, a process to end, or a recorded run to end
+    /// Wait for a file to change, a process to end, or a thread in a database to end
     Watch(WatchArgs),
     /// Store bytes and JSON objects under their SHA-256
     #[command(subcommand)]

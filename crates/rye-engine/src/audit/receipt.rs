@@ -1,4 +1,4 @@
-//! Receipts: what the signature under a decision covers.
+//! Receipts: signs decisions, and defines what the signature covers.
 //!
 //! A receipt covers everything that the person was shown and everything they answered. The
 //! question is fixed when the gate is opened; only its status changes.

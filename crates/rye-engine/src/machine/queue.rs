@@ -104,7 +104,7 @@ impl Step<'_> {
         self.emit_queue_state();
     }
 
-    /// Tells those who wait for a prompt that it gets no turn.
+    /// Publishes that a prompt gets no turn, for callers that wait for its outcome.
     fn emit_cancelled(&mut self, prompt: PromptId, reason: &str) {
         let reason = reason.to_owned();
         self.emit(EventKind::PromptCancelled { prompt, reason });

@@ -68,8 +68,9 @@ pub enum ApprovalReason {
 }
 
 impl ApprovalReason {
-    /// The reason for the policy. A tool's own declaration is not one, because it is a fact about
-    /// the tool. `can_be_allowed_by_rule` tells whether a rule may allow a write.
+    /// This reason in the form that the policy expects. `None` if the tool itself declares that it
+    /// requires approval: the policy gets that from the tool's metadata. `can_be_allowed_by_rule`
+    /// says whether a rule may allow a write.
     pub fn to_review(
         &self,
         can_be_allowed_by_rule: impl FnOnce(&Self) -> bool,
@@ -144,7 +145,7 @@ impl Approval {
 }
 
 /// Decides about a call that no person approved. No rule allows code in the parameters, unverified
-/// files or sensitive writes, because nobody would see them.
+/// files or sensitive writes, because no person would see them.
 pub(super) fn decide_unapproved(
     tool: &Link,
     reasons: &[ApprovalReason],

@@ -310,8 +310,9 @@ pub(super) fn parameter_placeholders(chain: &[&Metadata], parameters: &Value) ->
 }
 
 /// Sets the strings, numbers and booleans of the merged configuration as placeholders. Parameters,
-/// facts and the parameters that runtimes declare have precedence. A value may refer to other
-/// values, over at most three levels; one that refers to an unknown name is not set. If not
+/// the paths and names of the call, and the parameters that runtimes declare have precedence. A
+/// value may refer to other values, nested at most three levels deep. A value that refers to an
+/// unknown name is not set. If not
 /// `keeps_optional`, a parameter that the tool declares and the call does not pass stays unset.
 pub(super) fn set_config_values(
     names: &mut Placeholders,

@@ -115,7 +115,7 @@ impl PromptTracker {
                 if message.role != Role::Assistant || message.parts.iter().any(call) {
                     return EntryRole::Progress;
                 }
-                // An error follows the part of the answer that there is.
+                // Only reports an error; the message before it has the partial answer.
                 let is_error = |part: &Part| matches!(part, Part::Error { .. });
                 if message.parts.iter().any(is_error) {
                     return EntryRole::Ignored;

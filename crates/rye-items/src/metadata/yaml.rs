@@ -91,7 +91,7 @@ where
         Ok(event.map(|(event, span)| (event, span.start.byte_offset().unwrap_or(0))))
     }
 
-    /// Builds the value that starts with an event, inside this number of collections. Also returns
+    /// Builds the value that starts with an event, inside `depth` collections. Also returns
     /// its height.
     fn node(
         &mut self,

@@ -147,7 +147,7 @@ impl ClientError {
             ClientErrorKind::LoginNeeded { scope: None, .. } | ClientErrorKind::LoginFailed(_) => {
                 format!("rye mcp login {name}")
             }
-            // Shows the difference; its own hint is how to accept it.
+            // This command shows the difference, and its hint names the command that accepts it.
             ClientErrorKind::Drift(_) | ClientErrorKind::UnknownTool { .. } => {
                 format!("rye mcp discover {name}")
             }

@@ -74,7 +74,7 @@ impl<T, E: Into<Box<dyn std::error::Error>>> Context<T> for Result<T, E> {
     }
 }
 
-/// Everything the launcher was told.
+/// The parsed arguments of the launcher.
 struct Launch {
     spec: LaunchSpec,
     guards: Vec<Guard>,

@@ -115,8 +115,8 @@ impl ProtectedFiles {
         guards
     }
 
-    /// Files that are protected now but were not, or are others than before. A file that was
-    /// moved along with a directory above it is not new.
+    /// Protected files that were created or replaced since `before`. A file that moved together
+    /// with a directory above it does not count as created.
     pub(crate) fn created_since(&self, before: &Self) -> Vec<PathBuf> {
         let is_new = |(path, identity): &(&PathBuf, &Identity)| match before.files.get(*path) {
             Some(old) => old != *identity,

@@ -90,7 +90,7 @@ impl Quarantine {
         Ok(())
     }
 
-    /// Moves a file back, unless there is another one now.
+    /// Moves a file back, unless a new file has its path.
     fn restore(&self, place: &Path, path: &str) -> io::Result<()> {
         let target = self.workspace.join(path);
         if fs::symlink_metadata(&target).is_ok() {

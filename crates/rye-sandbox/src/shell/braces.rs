@@ -74,7 +74,7 @@ fn expand_symbols(
         meter.charge(words.len())?;
         if let (Some(alternatives), Some(end)) = (alternatives, closing[at]) {
             if words.len() * alternatives.len() > MAX_MATCHES {
-                return Err(Halt::LimitExceeded("braces stand for too many words"));
+                return Err(Halt::LimitExceeded("brace expansion is too large"));
             }
             let join = |word: &Vec<Symbol>| {
                 let ends = alternatives.iter();
@@ -169,7 +169,7 @@ fn range(content: &[Symbol], meter: &mut Meter) -> Result<Option<Vec<Vec<Symbol>
     let step = step.unsigned_abs().max(1);
     let count = from.abs_diff(to) / step;
     if count >= MAX_MATCHES as u64 {
-        return Err(Halt::LimitExceeded("braces stand for too many words"));
+        return Err(Halt::LimitExceeded("brace expansion is too large"));
     }
     let is_padded = |text: &str| {
         let digits = text.trim_start_matches('-');

@@ -193,8 +193,8 @@ pub(super) fn check_before_writing(path: &Path) -> DbResult<()> {
             read_only::open_immutable(path).and_then(|db| check_integrity(&db, CHECK_TIMEOUT));
         if without_wal == Ok(Integrity::Intact) {
             hint = format!(
-                "Without {wal} it is intact: is that the log of another file? Copy both, then \
-                 move the log away"
+                "Without {wal} the file is intact, so the log may belong to another file. Copy both, \
+                 then move the log away"
             );
         }
     }

@@ -1,5 +1,5 @@
-//! Leases: which process holds a session, whether that process is still alive, and how another one
-//! takes the session over.
+//! Leases: which process holds a session, whether that process is still alive, how another one
+//! takes the session over, and the check of the lease's epoch before each write (fencing).
 //!
 //! For a process in the same PID namespace, the process table tells. The PID of a process in
 //! another container means nothing here, so every holder also locks a file next to the database;

@@ -37,7 +37,8 @@ use printer::{Outcome, Printer};
 
 /// Parses the arguments, runs the command and prints its outcome.
 pub(crate) fn main() -> ExitCode {
-    // First of all: the launcher must be single-threaded, and owns its files in `/proc`.
+    // Before everything else: the launcher must be single-threaded and own its files in `/proc`,
+    // which `protect_memory` prevents.
     if let Some(code) = rye_host::sandbox::run_launcher() {
         return code;
     }

@@ -115,7 +115,7 @@ pub(crate) struct WatchArgs {
     /// SQLite file with a table `threads` (`thread_id`, `status`)
     #[arg(long, value_name = "F", requires = "thread_id")]
     pub(crate) db: Option<PathBuf>,
-    /// Run to wait for
+    /// Id of the thread in the database to wait for
     #[arg(long, value_name = "T", requires = "db", conflicts_with_all = ["path", "pid"])]
     pub(crate) thread_id: Option<String>,
     /// Stop waiting after this many seconds

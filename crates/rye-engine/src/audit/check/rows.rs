@@ -168,7 +168,7 @@ impl<'a> Verifier<'a> {
                 _ => own.is_some() || thread.is_none(),
             };
             if event.session != archive.session.id || !matches {
-                let reason = format!("event {number} belongs elsewhere");
+                let reason = format!("event {number} belongs to another session or thread");
                 self.report(FindingKind::Altered, &archive.session.id, reason);
             }
             let Some(thread) = thread else {

@@ -1,4 +1,4 @@
-//! Landlock: the second wall of the tier `full`, and the only one around files in the tier
+//! Landlock rules: a second layer in the tier `full`, and the only protection of files in the tier
 //! `landlock`.
 
 #![expect(
@@ -20,7 +20,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use super::{Context, Launch, LaunchError, LaunchSpec, error};
 use crate::confined::protected::GuardKind;
 
-/// The newest version whose rights are used, where the kernel has them.
+/// The newest Landlock version whose rights this module uses, if the kernel supports them.
 const NEWEST: ABI = ABI::V9;
 
 /// The oldest version that can confine writes on its own: before it, a file can be truncated.

@@ -23,14 +23,14 @@ use super::{
 };
 use crate::confined::Tier;
 
-/// Runs the command in new namespaces and ends this process like the command ended. Returns only
-/// if the namespaces cannot be created.
+/// Runs the command in new namespaces and then ends this process with the exit code or signal
+/// of the command. Returns only if the namespaces cannot be created.
 pub(super) fn run(launch: &Launch) -> LaunchError {
     let parent = getppid();
     if let Err(error) = enter() {
         return error;
     }
-    // The new credentials have cleared the signal that the supervisor set.
+    // The change of credentials has cleared the parent-death signal that the supervisor set.
     if let Err(error) = die_with_parent() {
         return error;
     }
@@ -61,10 +61,10 @@ pub(super) fn run(launch: &Launch) -> LaunchError {
     }
 }
 
-/// Creates the namespaces and maps the own user and group to themselves.
+/// Creates the namespaces and maps the current user and group to themselves.
 fn enter() -> Result<(), LaunchError> {
     let (uid, gid) = (getuid(), getgid());
-    // The map is a file of this process, which only a dumpable process owns.
+    // A process can write its own `uid_map` and `gid_map` only while it is dumpable.
     set_dumpable_behavior(DumpableBehavior::Dumpable).context("cannot prepare the launcher")?;
     let flags = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS
@@ -102,7 +102,7 @@ fn init(launch: &Launch, mut status: File) -> ! {
         privileges::give_up()?;
         landlock::restrict_inside(&launch.spec)?;
         seccomp::apply(Tier::Full)?;
-        // Giving up privileges may have cleared it.
+        // Giving up privileges may have cleared the parent-death signal.
         die_with_parent()
     };
     if let Err(error) = confine() {

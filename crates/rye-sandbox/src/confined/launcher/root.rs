@@ -243,7 +243,7 @@ fn mount_policy(spec: &LaunchSpec) -> Result<(), LaunchError> {
     // Outer directories first. Of two mounts at one place, the last counts: the writable one.
     mounts.sort_by_key(|(path, _)| path.components().count());
     for (path, attributes) in mounts {
-        // The host's name for it may be a link.
+        // The path may be a link on the host.
         match canonical(path) {
             Ok(source) => bind(&source, path, attributes)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

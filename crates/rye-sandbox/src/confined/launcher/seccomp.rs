@@ -11,7 +11,7 @@ use seccompiler::{
 use super::{Context, LaunchError};
 use crate::confined::Tier;
 
-/// Refused as if the kernel did not know them, because programs then use another way.
+/// Refused with `ENOSYS`, as on a kernel without them, so that programs use an alternative.
 const UNKNOWN: [i64; 4] = [
     // Its flags are in memory, where a filter cannot check them.
     libc::SYS_clone3,
@@ -20,9 +20,9 @@ const UNKNOWN: [i64; 4] = [
     libc::SYS_io_uring_register,
 ];
 
-/// Refused always.
+/// Always refused.
 const DENIED: [i64; 44] = [
-    // Other processes.
+    // Access to other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -56,7 +56,7 @@ const DENIED: [i64; 44] = [
     libc::SYS_unshare,
     libc::SYS_setns,
     libc::SYS_open_by_handle_at,
-    // The machine.
+    // Settings of the machine.
     libc::SYS_acct,
     libc::SYS_adjtimex,
     libc::SYS_clock_adjtime,
@@ -72,7 +72,7 @@ const DENIED: [i64; 44] = [
     libc::SYS_vhangup,
 ];
 
-/// Refused always; newer than the `libc` crate's constants.
+/// Always refused; newer than the `libc` crate's constants.
 const SYS_OPEN_TREE_ATTR: i64 = 467;
 
 /// Flags of `clone` that create a namespace.

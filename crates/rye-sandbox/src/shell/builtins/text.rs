@@ -210,7 +210,7 @@ pub(super) async fn uniq(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult 
     let path = match options.operands.as_slice() {
         [] => "-",
         [path] => path,
-        _ => return Err(fail("expected at count one file")),
+        _ => return Err(fail("expected at most one file")),
     };
     let bytes = io.read(path).await?;
     let mut all = lines(&bytes).peekable();

@@ -215,7 +215,7 @@ pub(crate) enum SessionCommand {
         rye session fork 4d1f83a2\n  \
         rye session fork 4d1f83a2 --at 90c2be17")]
     Fork(ForkArgs),
-    /// Replace old history by a summary, or undo that
+    /// Replace old history by a summary, or undo a compaction
     #[command(
         after_help = "The record keeps the full history. Compaction also happens automatically when the context\n\
         window is nearly full; configure it in `.ai/config/agent/compaction.yaml`.\n\n\
@@ -339,7 +339,8 @@ pub(crate) struct ImportSessionArgs {
     /// File to read, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Import a session that fails verification; it stays marked, and its approvals do not count
+    /// Import a session that fails verification; it stays marked as unverified, and its approvals
+    /// do not count
     #[arg(long)]
     pub(crate) allow_unverified: bool,
 }
@@ -372,7 +373,8 @@ pub(crate) enum GateCommand {
     List,
     /// Approve a pending gate
     #[command(
-        after_help = "The approval covers exactly what would run now. If it changes, the gate opens again.\n\n\
+        after_help = "The approval covers the files and arguments that the gate shows. If one of them changes before the\n\
+        call runs, a new gate opens.\n\n\
         Examples:\n  \
         rye gate approve 7c41d9e0\n  \
         rye gate approve 7c41d9e0 --for session"
@@ -445,7 +447,7 @@ pub(crate) enum SandboxCommand {
     /// Run a command in the confined sandbox
     #[command(
         after_help = "The command works in the project (or --workspace), without network and without access to other\n\
-        files. Its exit code is that of `rye`.\n\n\
+        files. rye exits with the exit code of the command.\n\n\
         Examples:\n  \
         rye sandbox run -- make test\n  \
         rye sandbox run --workspace /tmp/scratch -- bash -c 'echo $HOME'"
@@ -474,7 +476,7 @@ pub(crate) struct SandboxRunArgs {
 /// How strongly commands are confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TierChoice {
-    /// Namespaces, with Landlock as a second wall
+    /// Namespaces, with Landlock as a second layer
     Full,
     /// Landlock alone, without sockets
     Landlock,

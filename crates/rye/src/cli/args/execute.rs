@@ -15,8 +15,8 @@ use super::partial_id;
     --tag a --tag b   a list, same as --tag '[\"a\",\"b\"]'\n  \
     --filter '{}'     an object, as JSON\n\
     --user-name sets `user_name`. Write --name=VALUE if the value begins with --.\n\n\
-    Options before the ID belong to rye. After the ID, a name in the tool's schema belongs to the\n\
-    tool, otherwise an option of rye to rye; after --, every name belongs to the tool.\n\n\
+    Options before the ID belong to rye. An option after the ID belongs to the tool if the tool's schema\n\
+    has that name, otherwise to rye. After --, every option belongs to the tool.\n\n\
     Examples:\n  \
     rye execute hello --help\n  \
     rye execute hello --name Ada\n  \

@@ -12,7 +12,7 @@ pub(crate) enum VaultCommand {
     /// Store a secret, replacing an existing one
     #[command(
         after_help = "Reads the value from standard input, byte for byte, or asks for it on a terminal without\n\
-        echo. A value is never an argument, because other users can see those.\n\n\
+        echo. A value is never an argument, because other users can see arguments.\n\n\
         Examples:\n  \
         rye vault set API_TOKEN\n  \
         printf %s \"$TOKEN\" | rye vault set API_TOKEN\n  \
