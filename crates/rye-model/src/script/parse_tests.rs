@@ -11,7 +11,7 @@ fn documented_example_is_parsed() {
 context_window: 200000          # optional; so are max_output and a price
 steps:
   - tool_calls: [{ name: bash, args: { command: "echo hi >> out.txt" } }]
-  - text: "It answer: ${last_tool_result}"
+  - text: "It said: ${last_tool_result}"
   - { text: "slowly", delay_ms: 300, chunk_chars: 8, chunk_ms: 20, usage: { input: 1200, output: 40 } }
   - { error: overloaded, times: 2, then: { text: "third try" } }
 on_summary: "## Goal …"
@@ -38,7 +38,7 @@ after_last: { text: "(end of script)" }
     };
     let expected = [
         Step::call("bash", json!({ "command": "echo hi >> out.txt" })),
-        Step::text("It answer: ${last_tool_result}"),
+        Step::text("It said: ${last_tool_result}"),
         Step::Answer(slowly),
         Step::Fail {
             fault: Fault::Overloaded,

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         }
         ["socket", domain, kind, protocol] => {
             let [domain, kind, protocol] = [domain, kind, protocol].map(|it| it.parse().unwrap());
-            // SAFETY: plain numbers.
+            // SAFETY: all arguments are plain numbers.
             unsafe { libc::socket(domain, kind, protocol) >= 0 }
         }
         // Signal 0 only checks the permission.
@@ -96,7 +96,7 @@ fn speaks(stream: std::io::Result<impl std::io::Read>) -> bool {
 }
 
 fn pidfd_getfd(pid: c_long) -> bool {
-    // SAFETY: plain numbers.
+    // SAFETY: all arguments are plain numbers.
     let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     pidfd >= 0 && call(libc::SYS_pidfd_getfd, [pidfd, 0, 0, 0])
 }
@@ -120,7 +120,7 @@ fn clone_user_namespace() -> bool {
     let flags = c_long::from(libc::CLONE_NEWUSER | libc::SIGCHLD);
     // SAFETY: without CLONE_VM this is a fork; the child exits at once.
     match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
-        // SAFETY: ends the child.
+        // SAFETY: ends the child without running destructors of the parent.
         0 => unsafe { libc::_exit(0) },
         pid => pid > 0,
     }
@@ -211,7 +211,7 @@ fn forks(count: usize) -> bool {
         // SAFETY: the child only waits for its end.
         match unsafe { libc::fork() } {
             0 => loop {
-                // SAFETY: waits for a signal.
+                // SAFETY: has no arguments, and only waits for a signal.
                 unsafe { libc::pause() };
             },
             pid if pid > 0 => children.push(pid),
@@ -219,7 +219,7 @@ fn forks(count: usize) -> bool {
         }
     }
     for pid in &children {
-        // SAFETY: they are children of this process.
+        // SAFETY: the ids are those of children that this process has not waited for.
         unsafe {
             libc::kill(*pid, libc::SIGKILL);
             libc::waitpid(*pid, std::ptr::null_mut(), 0);
