@@ -104,7 +104,8 @@ pub struct ProtectedPaths {
 }
 
 /// How a path may be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PathClass {
     /// May be read and written.
     Plain,

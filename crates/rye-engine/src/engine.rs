@@ -21,8 +21,8 @@ use std::time::Duration;
 use lillux::keys::{PublicKey, SigningKey};
 use parking_lot::Mutex;
 use rye_protocol::{
-    Batch, Entry, Gate, GateId, GateKind, Limits, Millis, Op, Purpose, Resolution, SandboxId,
-    SandboxKind, SandboxRef, Session as SessionData, SessionId, Thread,
+    Batch, Entry, Gate, GateId, GateKind, Limits, Millis, Op, Purpose, Resolution, SandboxRef,
+    Session as SessionData, SessionId, Thread,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +40,7 @@ use crate::metrics::Metrics;
 use crate::model::{Models, ToolSpec};
 use crate::policy::Policy;
 use crate::runner::ToolRegistry;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{OpenSandbox, Sandbox, SandboxError, SandboxSpec, Sandboxes};
 use crate::store::{
     Claim, InboxMessage, Lease, PostOutcome, SessionFilter, SessionStore, StoreError,
 };
@@ -71,7 +71,7 @@ pub(crate) struct Inner {
     pub(crate) blobs: Option<Arc<dyn BlobStore>>,
     models: Arc<dyn Models>,
     tools: Arc<ToolRegistry>,
-    sandbox: Arc<dyn Sandbox>,
+    sandboxes: Sandboxes,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) credentials: Credentials,
     pub(crate) policy: Policy,
@@ -225,6 +225,8 @@ pub struct NewSession {
     pub role: Option<String>,
     /// Limits of the session, children included.
     pub limits: Limits,
+    /// Its sandbox; created if there is none.
+    pub sandbox: Option<OpenSandbox>,
     /// Data of the embedding application.
     pub metadata: serde_json::Map<String, Value>,
 }
@@ -313,10 +315,25 @@ impl Engine {
         models.get(&name).map(drop)
     }
 
+    /// Creates the sandbox of a session that is about to be created.
+    pub async fn create_sandbox(&self, spec: &SandboxSpec) -> Result<OpenSandbox, SandboxError> {
+        self.inner.sandboxes.create(spec).await
+    }
+
+    /// Opens the sandbox of a stored session. As long as it is held, the session uses it too.
+    pub async fn open_sandbox(&self, id: &SessionId) -> Result<Arc<dyn Sandbox>, StoreError> {
+        let data = self.session_data(id).await?;
+        let data = data.ok_or_else(|| StoreError::NotFound {
+            kind: "session",
+            id: id.to_string(),
+        })?;
+        Ok(self.inner.sandbox_of(&data).await?.sandbox)
+    }
+
     /// Loads a role; the error is the reason.
-    pub async fn role(&self, name: &str) -> Result<Role, String> {
+    pub async fn role(&self, name: &str, sandbox: &dyn Sandbox) -> Result<Role, String> {
         match &self.inner.guides {
-            Some(guides) => guides.role(name, &*self.inner.sandbox).await,
+            Some(guides) => guides.role(name, sandbox).await,
             None => Err(format!("unknown role `{name}`: this engine has no roles")),
         }
     }
@@ -326,11 +343,12 @@ impl Engine {
         &self,
         name: &str,
         variables: &BTreeMap<String, String>,
+        sandbox: &dyn Sandbox,
     ) -> Result<String, String> {
         let Some(guides) = &self.inner.guides else {
             return Err(format!("unknown skill `{name}`: this engine has no skills"));
         };
-        let skill = guides.skill(name, &*self.inner.sandbox).await?;
+        let skill = guides.skill(name, sandbox).await?;
         skill.fill(variables)
     }
 
@@ -338,7 +356,10 @@ impl Engine {
     pub async fn create_session(&self, new: NewSession) -> Result<Session, StoreError> {
         let id = new.id.clone().unwrap_or_else(SessionId::new);
         let inner = &self.inner;
-        let data = session_data(id, new, inner.sandbox.kind(), inner.clock.now());
+        // Holds the sandbox until the session does.
+        let sandbox = new.sandbox.clone();
+        let reference = sandbox.as_ref().map(|it| it.reference.clone());
+        let data = session_data(id, new, reference, inner.clock.now());
         inner.create_or_open(data, None).await
     }
 
@@ -415,13 +436,31 @@ impl Engine {
         for lease in &leases {
             blobs.extend(self.inner.blobs_of(&lease.session).await?);
         }
+        let sandboxes = self.sandboxes_of(&leases).await?;
         store.remove(&leases).await?;
+        for reference in sandboxes {
+            // What is left behind harms nothing.
+            if let Err(error) = self.inner.sandboxes.destroy(&reference).await {
+                tracing::warn!(%error, "cannot remove the sandbox of a removed session");
+            }
+        }
         for lease in &leases {
             // A crash before this leaves sealed credentials of a session that no longer exists.
             let removed = self.inner.credentials.remove_session(&lease.session).await;
             removed.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         }
         self.inner.collect_blobs(blobs).await
+    }
+
+    /// The sandboxes of claimed sessions.
+    async fn sandboxes_of(&self, leases: &[Lease]) -> Result<Vec<SandboxRef>, StoreError> {
+        let mut all = Vec::new();
+        for lease in leases {
+            let data = self.session_data(&lease.session).await?;
+            all.extend(data.and_then(|data| data.sandbox));
+        }
+        all.dedup_by(|a, b| a.id == b.id);
+        Ok(all)
     }
 
     /// Claims a session and its descendants, so that no more are created.
@@ -570,15 +609,17 @@ async fn process_posts(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Re
     }
 }
 
-fn session_data(id: SessionId, new: NewSession, sandbox: SandboxKind, now: Millis) -> SessionData {
+fn session_data(
+    id: SessionId,
+    new: NewSession,
+    sandbox: Option<SandboxRef>,
+    now: Millis,
+) -> SessionData {
     SessionData {
         user_id: new.user_id,
         org_id: new.org_id,
         workspace: new.workspace,
-        sandbox: Some(SandboxRef {
-            kind: sandbox,
-            id: SandboxId::new(),
-        }),
+        sandbox,
         model: new.model,
         role: new.role,
         project: new.project,

@@ -1,5 +1,6 @@
 //! The sandbox interface: the files and commands that tools work with.
 
+mod provider;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -7,14 +8,18 @@ use std::time::Duration;
 
 use lillux::path_policy::PathClass;
 use rye_protocol::{ErrorCode, ErrorInfo, SandboxKind};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BoxFuture;
+
+pub(crate) use provider::Sandboxes;
+pub use provider::{OpenSandbox, SandboxProvider, SandboxSpec};
 
 pub use crate::text::omission_note;
 
 /// Why a sandbox operation failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SandboxError {
     /// The path is outside of the workspace.
@@ -43,6 +48,24 @@ pub enum SandboxError {
     /// The command was started, and its outcome is unknown.
     #[error("the command was interrupted: {0}")]
     Interrupted(String),
+    /// The sandbox cannot be created, opened or reached.
+    #[error("{reason}")]
+    Unavailable {
+        /// Cause of the failure.
+        reason: String,
+        /// A command that may help.
+        hint: Option<String>,
+    },
+}
+
+impl SandboxError {
+    /// The sandbox cannot be created, opened or reached.
+    pub fn unavailable(reason: impl std::fmt::Display) -> Self {
+        Self::Unavailable {
+            reason: reason.to_string(),
+            hint: None,
+        }
+    }
 }
 
 impl From<SandboxError> for ErrorInfo {
@@ -58,7 +81,7 @@ impl From<SandboxError> for ErrorInfo {
 }
 
 /// Metadata of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInfo {
     /// Path relative to the workspace.
     pub path: String,
@@ -71,7 +94,7 @@ pub struct FileInfo {
 }
 
 /// Selects files below a directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WalkOptions {
     /// The directory, or a single file.
     pub path: String,
@@ -86,7 +109,7 @@ pub struct WalkOptions {
 }
 
 /// Result of a walk.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WalkResult {
     /// Files sorted by path, without directories and links.
     pub files: Vec<FileInfo>,
@@ -95,7 +118,7 @@ pub struct WalkResult {
 }
 
 /// A command to run.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Exec {
     /// The shell command line.
     pub command: String,
@@ -114,7 +137,7 @@ pub struct Exec {
 }
 
 /// Result of a command.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecOutput {
     /// Standard output.
     pub stdout: String,
@@ -133,7 +156,7 @@ pub struct ExecOutput {
 
 /// What a sandbox confines. Approval rules depend on this, not on the kind of sandbox, so that a
 /// new kind has to state it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// Which files commands can write.
     pub files: FileAccess,
@@ -147,7 +170,7 @@ pub struct Confinement {
 }
 
 /// How a policy is enforced.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enforcement {
     /// Name of the mechanism, such as `full` or `landlock`.
     pub tier: String,
@@ -156,7 +179,7 @@ pub struct Enforcement {
 }
 
 /// Which files commands can write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileAccess {
     /// Files in memory only.
@@ -168,7 +191,7 @@ pub enum FileAccess {
 }
 
 /// Which network commands can use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NetworkAccess {
     /// Commands have no network.
@@ -178,7 +201,7 @@ pub enum NetworkAccess {
 }
 
 /// Which processes commands can affect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessAccess {
     /// There are no processes.
@@ -230,7 +253,7 @@ pub trait ExecObserver: Send + Sync {
 pub type SandboxFuture<'a, T> = BoxFuture<'a, Result<T, SandboxError>>;
 
 /// A path with its links resolved.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolvedPath {
     /// The resolved path, relative to the workspace if it is inside; the given path if there is no
     /// link on it.
@@ -246,10 +269,14 @@ pub trait Sandbox: Send + Sync + 'static {
     fn kind(&self) -> SandboxKind;
     /// What it confines.
     fn confinement(&self) -> Confinement;
-    /// The canonical directory on the host that it works in, if there is one. Approvals are valid
-    /// only in the directory they were given for.
+    /// The canonical directory of this machine that it works in, if there is one.
     fn working_dir(&self) -> Option<String> {
         None
+    }
+    /// Where its commands run, if it is not in memory: a directory of this or of another machine.
+    /// Approvals are valid only where they were given for.
+    fn location(&self) -> Option<String> {
+        self.working_dir()
     }
     /// Reads a file.
     fn read<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<u8>>;

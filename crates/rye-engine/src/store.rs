@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
 use crate::BoxFuture;
+use crate::sandbox::SandboxError;
 
 /// Future of a store operation.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -72,6 +73,9 @@ pub enum StoreError {
     /// The session records a single tool call.
     #[error("session {0} records a run and takes no prompts")]
     SingleCall(SessionId),
+    /// The sandbox of the session cannot be opened.
+    #[error("{1}")]
+    Sandbox(SessionId, SandboxError),
     /// The disk is full or the database does not respond; a later attempt may succeed.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),

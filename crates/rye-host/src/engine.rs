@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::failure_from::UNWRITABLE_STATE;
 use crate::replay::{self, CurrentSetup, ReplayOutcome};
-use crate::sandbox::{ConfinementPolicy, default_kind, load_sandbox_policy};
+use crate::sandbox::{ConfinementPolicy, SandboxOptions, default_kind, load_sandbox_policy};
 use crate::settings;
 use crate::{
     Catalogue, FileGuides, HostError, MetaTools, SandboxKind, SqliteStore, TrustedKeys,
@@ -40,7 +40,7 @@ pub struct EngineOptions {
     /// Where tools run [default: as before; in a new session, confined in a project and virtual
     /// elsewhere].
     pub sandbox: Option<SandboxKind>,
-    /// Working directory of tools; defaults to the project.
+    /// Working directory of tools [default: that of the session; in a new session, the project].
     pub workspace: Option<PathBuf>,
     /// The default model.
     pub model: Option<String>,
@@ -83,14 +83,15 @@ pub(crate) fn run_engine<T>(
     supervisor: Arc<Supervisor>,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let workspace = options.workspace;
-    let workspace = workspace.unwrap_or_else(|| context.settings.project().to_owned());
-    let confinement = match options.sandbox {
-        Some(SandboxKind::Confined) => confinement(context)?,
-        None if options.runs_sessions => confinement(context)?,
-        _ => ConfinementPolicy::default(),
+    let project = context.settings.project().to_owned();
+    let workspace = options.workspace.clone();
+    let workspace = workspace.unwrap_or_else(|| project.clone());
+    let confinement = if options.runs_sessions {
+        confinement(context)?
+    } else {
+        ConfinementPolicy::default()
     };
-    let sandbox = match options.sandbox {
+    let kind = match options.sandbox {
         Some(kind) => kind,
         None if options.runs_sessions => {
             default_kind(context, &workspace, &supervisor, &confinement)
@@ -99,17 +100,20 @@ pub(crate) fn run_engine<T>(
     };
     let host_options = crate::Options {
         database: database(context)?,
-        project: context.settings.project().to_owned(),
-        workspace,
-        sandbox,
-        confinement,
         vault: context.vault(),
-        protected: context.protected(),
+        sandbox: SandboxOptions {
+            kind,
+            resume_in: options.sandbox,
+            workspace: options.workspace,
+            project,
+            confinement,
+            protected: context.protected(),
+        },
     };
     let mut models = if options.runs_sessions {
-        catalogue(context, &host_options.workspace)?
+        catalogue(context, &workspace)?
     } else {
-        Catalogue::new(&host_options.workspace)
+        Catalogue::new(&workspace)
     };
     if let Some(model) = options.model {
         models = models.default_model(model);
@@ -128,7 +132,7 @@ pub(crate) fn run_engine<T>(
                 .compaction(compaction(context)?)
                 .call_limits(call_limits()?);
             let spaces = Arc::clone(context.spaces());
-            let guides = FileGuides::new(spaces, &host_options.workspace, options.skills);
+            let guides = FileGuides::new(spaces, &workspace, options.skills);
             let guides: Arc<dyn Guides> = Arc::new(guides);
             builder = builder
                 .tool(rye_tools::skill(Arc::clone(&guides)))

@@ -7,6 +7,7 @@ use lillux::keys::KeyError;
 use lillux::shell_word;
 use rye_engine::DecideError;
 use rye_engine::credential::CredentialError;
+use rye_engine::sandbox::SandboxError;
 use rye_engine::store::StoreError;
 use rye_items::vault::VaultError;
 use rye_items::{
@@ -301,9 +302,21 @@ impl From<rye_graph::RecordError> for Failure {
     }
 }
 
+impl From<SandboxError> for Failure {
+    fn from(error: SandboxError) -> Self {
+        let hint = match &error {
+            SandboxError::Unavailable { hint, .. } => hint.clone(),
+            _ => None,
+        };
+        let failure = Self::failed("sandbox", error);
+        failure.hint(hint.unwrap_or_else(|| "rye sandbox check".to_owned()))
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match &error {
+            StoreError::Sandbox(_, cause) => cause.clone().into(),
             StoreError::NotFound { .. } => Self::failed("not_found", error),
             StoreError::InUse { .. } => {
                 Self::new(FailureKind::Permission, "in_use", error).hint("rye gate list")
@@ -363,9 +376,7 @@ impl From<MetaToolsError> for Failure {
 
 impl From<ConfinementError> for Failure {
     fn from(error: ConfinementError) -> Self {
-        let fix = error.fix();
-        let failure = Self::failed("sandbox", error);
-        failure.hint(fix.unwrap_or_else(|| "rye sandbox check".to_owned()))
+        SandboxError::from(error).into()
     }
 }
 
@@ -373,7 +384,6 @@ impl From<HostError> for Failure {
     fn from(error: HostError) -> Self {
         match error {
             HostError::Store(error) => error.into(),
-            HostError::Confinement(error) => error.into(),
             other => Self::failed("host", other),
         }
     }

@@ -136,7 +136,9 @@ impl ItemTools {
             .approval_reasons(&handle.tool, params, workspace.as_deref());
         let found = found.map_err(|error| execution_error(&error))?;
         let mut reasons = Vec::new();
-        if sandbox.confinement().confines_commands() && handle.uses_machine {
+        // A sandbox on another machine may confine nothing, but it is not this machine.
+        let is_here = workspace.is_some() && !sandbox.confinement().confines_commands();
+        if !is_here && handle.uses_machine {
             let kind = sandbox.kind();
             reasons.push(ReviewReason {
                 text: format!("it runs on this machine, outside of the {kind} sandbox"),

@@ -103,13 +103,10 @@ mod trusted_keys;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lillux::path_policy::ProtectedPaths;
 use lillux::process::Supervisor;
-use rye_engine::sandbox::Sandbox;
 use rye_engine::store::StoreError;
 use rye_engine::{BuildError, Builder, Engine};
 use rye_items::vault::Vault;
-use rye_sandbox::{LocalSandbox, VirtualSandbox};
 use rye_store::FileBlobs;
 
 pub use call_gates::{CallGateError, CallGates};
@@ -130,6 +127,8 @@ pub use oauth::HttpRefresher;
 pub use policy_file::{POLICY_FILE, PolicyError, load_policy};
 pub use rye_model::{Catalogue, ModelSummary, Overrides, Script, ScriptCall, ScriptedAnswer, Step};
 pub use rye_store::{FileReport, Integrity, SqliteStore, diagnose};
+use sandbox::HostSandboxes;
+pub use sandbox::SandboxOptions;
 pub use targets::Targets;
 pub use trusted_keys::TrustedKeys;
 
@@ -164,19 +163,11 @@ impl From<rye_engine::protocol::SandboxKind> for SandboxKind {
 pub struct Options {
     /// The session database. Long outputs are stored in the directory `blobs` next to it.
     pub database: PathBuf,
-    /// The project directory, with the `.env` file for tools.
-    pub project: PathBuf,
-    /// The directory that the agent works in.
-    pub workspace: PathBuf,
-    /// Where tools run.
-    pub sandbox: SandboxKind,
-    /// Policy of the confined sandbox.
-    pub confinement: sandbox::ConfinementPolicy,
     /// Secrets, and the key that encrypts credentials.
     pub vault: Option<Vault>,
-    /// Private directories that no agent may use, and home directories of the user. The database
-    /// and its blobs are always private.
-    pub protected: ProtectedPaths,
+    /// Where tools run. The database and its blobs are always private, and the `.env` file of the
+    /// project is for tools.
+    pub sandbox: SandboxOptions,
 }
 
 /// Why an engine cannot be built.
@@ -186,17 +177,6 @@ pub enum HostError {
     /// The session database cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The workspace cannot be used.
-    #[error("cannot use the workspace {}: {source}", dir.display())]
-    Workspace {
-        /// The workspace.
-        dir: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// Commands cannot be confined.
-    #[error(transparent)]
-    Confinement(#[from] sandbox::ConfinementError),
     /// The parts of the engine do not fit together.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -235,36 +215,20 @@ pub fn builder_with_store(
     models: Catalogue,
     supervisor: Arc<Supervisor>,
 ) -> Result<Builder, HostError> {
-    let mut protected = options.protected.clone();
-    protected.private.extend(database_files(&options.database));
-    let sandbox: Arc<dyn Sandbox> = match options.sandbox {
-        SandboxKind::Confined => Arc::new(sandbox::confined(
-            &options.workspace,
-            supervisor,
-            options.confinement.clone(),
-            protected,
-            options.project.clone(),
-        )?),
-        SandboxKind::Virtual => Arc::new(VirtualSandbox::new()),
-        SandboxKind::Local => {
-            let local = LocalSandbox::new(&options.workspace, supervisor);
-            let local = local.map_err(|source| HostError::Workspace {
-                dir: options.workspace.clone(),
-                source,
-            })?;
-            Arc::new(local.protected(protected, &options.project))
-        }
-    };
+    let mut sandboxes = options.sandbox.clone();
+    let private = &mut sandboxes.protected.private;
+    private.extend(database_files(&options.database));
+    let project = &options.sandbox.project;
     Ok(Engine::builder()
         .store(store)
         .blobs(FileBlobs::new(options.database.with_file_name("blobs")))
         .models(models)
-        .redactor(redactor(options.vault.as_ref(), &options.project))
+        .redactor(redactor(options.vault.as_ref(), project))
         .credentials(Arc::new(Credentials::new(
             &options.database,
             options.vault.clone(),
         )))
         .refresher(HttpRefresher)
-        .sandbox(sandbox)
+        .sandbox_provider(HostSandboxes::new(sandboxes, supervisor))
         .tools(rye_tools::tools()))
 }

@@ -1,5 +1,7 @@
 //! Chooses and builds the sandbox of a session, and loads the policy of the confined one.
 
+mod provider;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,6 +19,8 @@ use crate::context::Context;
 use crate::policy_file::PolicyError;
 use crate::settings::Origin;
 
+pub(crate) use provider::HostSandboxes;
+pub use provider::SandboxOptions;
 pub use rye_sandbox::{Availability, ConfinementPolicy, Tier};
 
 /// The policy of the confined sandbox, relative to a space's `.ai/`.

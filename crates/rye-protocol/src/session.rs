@@ -137,6 +137,24 @@ pub struct SandboxRef {
     pub kind: SandboxKind,
     /// The sandbox's id.
     pub id: SandboxId,
+    /// Directory that it works in, on the machine where it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// Where it runs, if not on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+}
+
+impl SandboxRef {
+    /// A new reference to a sandbox on this machine.
+    pub fn new(kind: SandboxKind, workspace: Option<String>) -> Self {
+        Self {
+            kind,
+            id: SandboxId::new(),
+            workspace,
+            target: None,
+        }
+    }
 }
 
 /// Where tools run.

@@ -18,7 +18,7 @@ use crate::metrics::Metrics;
 use crate::model::Models;
 use crate::policy::Policy;
 use crate::runner::ToolRegistry;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, SandboxProvider, Sandboxes};
 use crate::store::SessionStore;
 use crate::tool::Tool;
 use lillux::redact::Redactor;
@@ -44,7 +44,7 @@ pub struct Builder {
     store: Option<Arc<dyn SessionStore>>,
     blobs: Option<Arc<dyn BlobStore>>,
     models: Option<Arc<dyn Models>>,
-    sandbox: Option<Arc<dyn Sandbox>>,
+    sandboxes: Option<Arc<dyn SandboxProvider>>,
     clock: Option<Arc<dyn Clock>>,
     tools: Vec<Arc<dyn Tool>>,
     collect_window: Option<Duration>,
@@ -83,10 +83,17 @@ impl Builder {
         self
     }
 
-    /// The sandbox that tools work in; required.
+    /// The sandbox that the tools of all sessions work in; this or
+    /// [`sandbox_provider`](Self::sandbox_provider) is required.
     #[must_use]
-    pub fn sandbox(mut self, sandbox: Arc<dyn Sandbox>) -> Self {
-        self.sandbox = Some(sandbox);
+    pub fn sandbox(self, sandbox: Arc<dyn Sandbox>) -> Self {
+        self.sandbox_provider(sandbox)
+    }
+
+    /// Creates and opens a sandbox for each session.
+    #[must_use]
+    pub fn sandbox_provider(mut self, provider: impl SandboxProvider) -> Self {
+        self.sandboxes = Some(Arc::new(provider));
         self
     }
 
@@ -205,10 +212,10 @@ impl Builder {
         let store = self.store.ok_or(BuildError::Missing("store"))?;
         let models = self.models.ok_or(BuildError::Missing("model"))?;
         let metrics = Arc::<Metrics>::default();
-        let sandbox = self.sandbox.ok_or(BuildError::Missing("sandbox"))?;
+        let sandboxes = self.sandboxes.ok_or(BuildError::Missing("sandbox"))?;
         let mut tools = ToolRegistry::default();
         for tool in self.tools {
-            tools.add(tool, &*sandbox).map_err(BuildError::Tool)?;
+            tools.add(tool).map_err(BuildError::Tool)?;
         }
         let mut compaction = self.compaction;
         compaction.protected_tools.extend(tools.protected());
@@ -216,7 +223,7 @@ impl Builder {
             store,
             blobs: self.blobs,
             models,
-            sandbox,
+            sandboxes: Sandboxes::new(sandboxes),
             metrics,
             clock: self.clock.unwrap_or_else(|| Arc::<SystemClock>::default()),
             tools: Arc::new(tools),

@@ -7,6 +7,7 @@ use rye_protocol::{CallState, Phase, Session as SessionData, SessionId, SessionS
 
 use super::{Inner, ParentBudget, Session};
 use crate::child;
+use crate::sandbox::{OpenSandbox, SandboxSpec};
 use crate::store::{Claim, Lease, SessionFilter, SessionSnapshot, StoreError};
 
 impl Inner {
@@ -47,7 +48,7 @@ impl Inner {
     /// Creates a session, or opens the existing one with the same id and owner.
     pub(super) async fn create_or_open(
         self: &Arc<Self>,
-        data: SessionData,
+        mut data: SessionData,
         parent: Option<ParentBudget>,
     ) -> Result<Session, StoreError> {
         let lock = self.open_lock(&data.id);
@@ -59,7 +60,9 @@ impl Inner {
         let lease = self.store.claim(&data.id, Claim::IfFree).await?;
         // Read after the claim: until then another host might have created it.
         let Some(record) = self.store.snapshot(&data.id).await? else {
-            let session = Session::create(self, lease, data, parent).await?;
+            let opened = self.sandbox_of_claimed(&lease, &data).await?;
+            data.sandbox = Some(opened.reference);
+            let session = Session::create(self, lease, data, opened.sandbox, parent).await?;
             return Ok(self.register(session));
         };
         if let Err(differs) = check_same(&record.session, &data) {
@@ -98,6 +101,37 @@ impl Inner {
         self.close_orphans(restored).await
     }
 
+    /// Opens the sandbox of a session. A session that records none gets a new one.
+    pub(super) async fn sandbox_of(&self, data: &SessionData) -> Result<OpenSandbox, StoreError> {
+        let opened = match &data.sandbox {
+            Some(reference) => {
+                let opened = self.sandboxes.open(reference).await;
+                opened.map(|sandbox| OpenSandbox {
+                    reference: reference.clone(),
+                    sandbox,
+                })
+            }
+            None => {
+                let workspace = data.workspace.clone();
+                self.sandboxes.create(&SandboxSpec { workspace }).await
+            }
+        };
+        opened.map_err(|error| StoreError::Sandbox(data.id.clone(), error))
+    }
+
+    /// Like [`sandbox_of`](Self::sandbox_of), and releases the session if it fails.
+    async fn sandbox_of_claimed(
+        &self,
+        lease: &Lease,
+        data: &SessionData,
+    ) -> Result<OpenSandbox, StoreError> {
+        let opened = self.sandbox_of(data).await;
+        if opened.is_err() {
+            self.store.release(lease).await?;
+        }
+        opened
+    }
+
     /// Restores a session from its stored state and starts its threads.
     async fn restore(
         self: &Arc<Self>,
@@ -107,7 +141,8 @@ impl Inner {
     ) -> Result<RestoredSession, StoreError> {
         let tasks = task_ids(&record);
         let is_child = parent.is_some();
-        let session = Session::new(self, lease, record.session.clone(), parent);
+        let OpenSandbox { sandbox, .. } = self.sandbox_of_claimed(&lease, &record.session).await?;
+        let session = Session::new(self, lease, record.session.clone(), sandbox, parent);
         // A repeated tool call looks up its session.
         let session = self.register(session);
         let start = async {
@@ -200,7 +235,8 @@ impl Inner {
         let Some(record) = record.filter(|record| !is_terminated(record)) else {
             return self.store.release(&lease).await;
         };
-        let session = Session::new(self, lease, record.session.clone(), None);
+        let OpenSandbox { sandbox, .. } = self.sandbox_of_claimed(&lease, &record.session).await?;
+        let session = Session::new(self, lease, record.session.clone(), sandbox, None);
         session.suspend();
         session.restore(record).await?;
         session.abort(None).await?;

@@ -17,6 +17,7 @@ use crate::audit;
 use crate::bus::{Bus, Notice, Subscription};
 use crate::machine::{Machine, PostedCommand};
 use crate::runner::{Runner, ThreadCommand};
+use crate::sandbox::Sandbox;
 use crate::store::{CommandKind, InboxMessage, Lease, SessionCommand, SessionSnapshot, StoreError};
 
 /// Key of the thread for prompts that name none.
@@ -66,9 +67,10 @@ impl Session {
         inner: &Arc<Inner>,
         lease: Lease,
         data: SessionData,
+        sandbox: Arc<dyn Sandbox>,
         parent: Option<ParentBudget>,
     ) -> Result<Self, StoreError> {
-        let session = Self::new(inner, lease, data.clone(), parent);
+        let session = Self::new(inner, lease, data.clone(), sandbox, parent);
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Arc::new(data)));
         let shared = &session.inner.shared;
@@ -143,6 +145,7 @@ impl Session {
         inner: &Arc<Inner>,
         lease: Lease,
         data: SessionData,
+        sandbox: Arc<dyn Sandbox>,
         parent: Option<ParentBudget>,
     ) -> Self {
         let model = data.model.clone();
@@ -150,8 +153,8 @@ impl Session {
             store: Arc::clone(&inner.store),
             lease,
             models: Arc::clone(&inner.models),
-            tools: Arc::clone(&inner.tools),
-            sandbox: Arc::clone(&inner.sandbox),
+            tools: Arc::new(inner.tools.for_sandbox(&*sandbox)),
+            sandbox,
             clock: Arc::clone(&inner.clock),
             calls: inner.calls,
             collect_window: inner.collect_window,

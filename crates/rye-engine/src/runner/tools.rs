@@ -23,13 +23,14 @@ const MAX_TEXT_BYTES: usize = 100_000;
 const MAX_FIELDS: usize = 64;
 
 /// Tools by name.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct ToolRegistry {
     all: BTreeMap<String, RegisteredTool>,
     /// What models see of the tools.
     specs: Arc<[ToolSpec]>,
 }
 
+#[derive(Clone)]
 struct RegisteredTool {
     tool: Arc<dyn Tool>,
     parameters: Arc<Schema>,
@@ -39,13 +40,13 @@ struct RegisteredTool {
 
 impl ToolRegistry {
     /// Adds a tool, replacing one of the same name. Fails if its parameter schema is invalid.
-    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>, sandbox: &dyn Sandbox) -> Result<(), String> {
+    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), String> {
         let spec = &tool.def().spec;
         let parameters = Schema::new(&spec.parameters)
             .map_err(|error| format!("tool `{}`: invalid parameter schema: {error}", spec.name))?;
         let name = spec.name.clone();
         let entry = RegisteredTool {
-            may_request_decision: tool.may_request_decision(sandbox),
+            may_request_decision: false,
             parameters: Arc::new(parameters),
             tool,
         };
@@ -53,6 +54,15 @@ impl ToolRegistry {
         let all = self.all.values();
         self.specs = all.map(|entry| entry.tool.def().spec.clone()).collect();
         Ok(())
+    }
+
+    /// The same tools for sessions with this sandbox.
+    pub(crate) fn for_sandbox(&self, sandbox: &dyn Sandbox) -> Self {
+        let mut tools = self.clone();
+        for entry in tools.all.values_mut() {
+            entry.may_request_decision = entry.tool.may_request_decision(sandbox);
+        }
+        tools
     }
 
     /// The names of tools whose output is never pruned.

@@ -156,7 +156,7 @@ pub async fn resolve_approval(
 /// Binds the approval to the working directory: a session that resumes in another directory needs
 /// a new approval.
 fn bind_to_working_dir(request: &mut DecisionRequest, context: &ToolContext) {
-    let Some(working_dir) = context.sandbox.working_dir() else {
+    let Some(working_dir) = context.sandbox.location() else {
         return;
     };
     // Includes the key, so that the ends of gate ids differ within a directory.

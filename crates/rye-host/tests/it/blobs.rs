@@ -11,7 +11,7 @@ use rye_engine::blob::{BlobStore as _, required_blobs};
 use rye_engine::protocol::{Author, EventKind};
 use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Engine, NewSession, Prompt};
-use rye_host::{Catalogue, Options, SandboxKind, builder};
+use rye_host::{Catalogue, Options, SandboxKind, SandboxOptions, builder};
 use rye_sandbox::VirtualSandbox;
 use rye_store::{FileBlobs, MemoryStore};
 use serde_json::{Value, json};
@@ -21,14 +21,17 @@ async fn run_script(dir: &Path, script: &str) -> String {
     std::fs::write(dir.join("script.yaml"), script).unwrap();
     let options = Options {
         database: dir.join("sessions.db"),
-        project: dir.to_owned(),
-        workspace: dir.to_owned(),
-        sandbox: SandboxKind::Virtual,
-        confinement: rye_host::sandbox::ConfinementPolicy::default(),
-        protected: lillux::path_policy::ProtectedPaths::default(),
         vault: None,
+        sandbox: SandboxOptions {
+            kind: SandboxKind::Virtual,
+            resume_in: None,
+            workspace: None,
+            project: dir.to_owned(),
+            confinement: rye_host::sandbox::ConfinementPolicy::default(),
+            protected: lillux::path_policy::ProtectedPaths::default(),
+        },
     };
-    let models = Catalogue::new(&options.workspace).default_model("scripted:script.yaml");
+    let models = Catalogue::new(dir).default_model("scripted:script.yaml");
     let engine = builder(&options, models, Arc::new(Supervisor::start().unwrap())).unwrap();
     let engine = engine.build().unwrap();
     let session = engine.create_session(NewSession::default()).await.unwrap();

@@ -72,7 +72,7 @@ impl CallTool {
         let mut effect = EffectClass::Idempotent;
         let working_dir = provider
             .working_dir()
-            .or_else(|| context.sandbox.working_dir());
+            .or_else(|| context.sandbox.location());
         let template = RequestTemplate::new(&args.summary, provider, working_dir.as_deref());
         let mut previous: Option<Map<String, Value>> = None;
         // Arguments that a person edited, and the error if they are invalid.

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use rye_engine::protocol::{IncompleteReason, Millis, SessionId, TurnEnd};
 use rye_engine::result::schema_error;
+use rye_engine::sandbox::{Sandbox, SandboxSpec};
 use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession, Prompt, Session};
 use rye_host::engine::{EngineOptions, with_engine};
@@ -44,7 +45,8 @@ fn send(args: &PromptArgs, context: &Context) -> Outcome {
     if let Some(part) = &args.session {
         return with_session(context, part, options, async |it| {
             let engine = it.engine;
-            let content = check_and_expand(args, text, engine, false).await?;
+            let sandbox = engine.open_sandbox(it.session).await?;
+            let content = check_and_expand(args, text, engine, &*sandbox, false).await?;
             // Opening a session resumes it: print everything from here on.
             let before = engine.last_event(it.session).await?;
             let session = engine.open_session(it.session, Claim::IfFree).await?;
@@ -54,9 +56,15 @@ fn send(args: &PromptArgs, context: &Context) -> Outcome {
     }
     with_engine(context, options, async |engine| {
         // An invalid prompt leaves no session behind.
-        let content = check_and_expand(args, text, engine, true).await?;
+        let workspace = Some(context.settings.project().display().to_string());
+        let spec = SandboxSpec {
+            workspace: workspace.clone(),
+        };
+        let sandbox = engine.create_sandbox(&spec).await?;
+        let content = check_and_expand(args, text, engine, &*sandbox.sandbox, true).await?;
         let new = NewSession {
-            workspace: Some(context.settings.project().display().to_string()),
+            workspace,
+            sandbox: Some(sandbox),
             model: args.model.clone(),
             role: args.role.clone(),
             org_id: args.org.clone(),
@@ -74,11 +82,12 @@ async fn check_and_expand(
     args: &PromptArgs,
     text: String,
     engine: &Engine,
+    sandbox: &dyn Sandbox,
     is_new: bool,
 ) -> Result<String, Failure> {
     let mut model = args.model.clone();
     if let Some(name) = &args.role {
-        let role = engine.role(name).await;
+        let role = engine.role(name, sandbox).await;
         let role = role.map_err(|why| Failure::failed("bad_role", why))?;
         model = model.or(role.model);
     }
@@ -95,7 +104,7 @@ async fn check_and_expand(
         return Ok(text);
     };
     let variables = args.variables.iter().cloned().collect();
-    let skill = engine.skill(name, &variables).await;
+    let skill = engine.skill(name, &variables, sandbox).await;
     let skill = skill.map_err(|why| Failure::failed("bad_skill", why).hint("rye prompt --help"))?;
     Ok(format!("{}\n\n{text}", skill.trim_end()))
 }

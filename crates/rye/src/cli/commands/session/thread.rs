@@ -21,7 +21,8 @@ pub(crate) fn run(args: &ThreadArgs, context: &Context) -> Outcome {
         let engine = it.engine;
         // Reject invalid settings before anything is stored.
         if let Some(name) = args.role.as_deref().filter(|name| *name != NONE) {
-            let role = engine.role(name).await;
+            let sandbox = engine.open_sandbox(it.session).await?;
+            let role = engine.role(name, &*sandbox).await;
             role.map_err(|why| Failure::failed("bad_role", why))?;
         }
         if let Some(name) = args.model.as_deref().filter(|name| *name != NONE) {
