@@ -31,6 +31,22 @@ pub trait Reporter: Send + Sync {
 
     /// Something that is good to know.
     fn info(&self, text: &str);
+
+    /// Shows the progress of an operation until the value is dropped. `total` is the number of
+    /// steps, if it is known.
+    fn progress(&self, _label: &'static str, _total: Option<usize>) -> Box<dyn Progress> {
+        Box::new(())
+    }
+}
+
+/// The progress of an operation.
+pub trait Progress: Sync {
+    /// Sets the number of completed steps.
+    fn set(&self, done: usize);
+}
+
+impl Progress for () {
+    fn set(&self, _: usize) {}
 }
 
 /// A reporter without output.

@@ -9,8 +9,8 @@ mod sessions;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Runs all checks. `progress` receives the number of verified items, and of all items, of a space.
-pub fn check(context: &Context, progress: &(dyn Fn(usize, usize) + Sync)) -> Vec<Check> {
+/// Runs all checks.
+pub fn check(context: &Context) -> Vec<Check> {
     let mut report = Checks::default();
     let library = match context.library() {
         Ok(library) => Some(library),
@@ -21,7 +21,7 @@ pub fn check(context: &Context, progress: &(dyn Fn(usize, usize) + Sync)) -> Vec
     };
     keys::check(context, library, &mut report);
     if let Some(library) = library {
-        items::check(context, library, progress, &mut report);
+        items::check(context, library, &mut report);
         agent::check(library, &mut report);
     }
     sessions::check(context, &mut report);

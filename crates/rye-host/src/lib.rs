@@ -66,6 +66,9 @@
 //! # }
 //! ```
 
+pub mod accept;
+mod batch;
+pub mod call;
 mod call_gates;
 pub mod catalogue;
 mod commands;
@@ -78,27 +81,38 @@ pub mod engine;
 pub mod failure;
 mod failure_from;
 pub mod follower;
+pub mod gateway;
+pub mod graph_file;
 mod guides;
+pub mod help;
+pub mod init;
 mod item_tools;
+pub mod load;
 mod log;
 pub mod lookup;
+pub mod mcp;
 pub mod mcp_items;
 mod mcp_tools;
 mod meta_tools;
 mod model_script;
+pub mod model_test;
 mod models;
 mod oauth;
+pub mod parameter_schema;
 mod policy_file;
 mod project_approvals;
 pub mod replay;
 pub mod runs;
 pub mod sandbox;
+pub mod search;
 pub mod session_check;
 pub mod session_engine;
 pub mod settings;
+pub mod sign;
 mod targets;
 pub mod transfer;
 mod trusted_keys;
+pub mod verify;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -109,10 +123,11 @@ use rye_engine::{BuildError, Builder, Engine};
 use rye_items::vault::Vault;
 use rye_store::FileBlobs;
 
+pub use batch::{Batch, Row};
 pub use call_gates::{CallGateError, CallGates};
 pub use commands::{COMMANDS_FILE, load_commands};
 pub use compaction_config::{COMPACTION_FILE, CompactionError, load_compaction};
-pub use context::{Context, Reporter, accept_hint};
+pub use context::{Context, Progress, Reporter, accept_hint};
 pub use credentials::{Credentials, redactor};
 pub use failure::{Failure, FailureKind};
 pub use follower::{Approval, Follower, SessionObserver, event_json};
@@ -129,7 +144,6 @@ pub use rye_model::{Catalogue, ModelSummary, Overrides, Script, ScriptCall, Scri
 pub use rye_store::{FileReport, Integrity, SqliteStore, diagnose};
 use sandbox::HostSandboxes;
 pub use sandbox::SandboxOptions;
-pub use targets::Targets;
 pub use trusted_keys::TrustedKeys;
 
 /// Name of the session database in the state directory.

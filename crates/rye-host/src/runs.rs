@@ -5,6 +5,8 @@
 //! call. The process holds the lease of the session while it runs. Only the output of the process
 //! is outside of the store, in a log that the user alone can read.
 
+pub mod background;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -4,24 +4,31 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
-use rye_items::{ItemFile, ItemKind, ItemRef, Library, LookupError, PathItem, Space, SpaceError};
+use rye_executor::{ExecuteError, dependency_scopes};
+use rye_items::{
+    ItemFile, ItemKind, ItemRef, Library, LookupError, PathItem, Scope, Space, SpaceError,
+};
 
 use crate::failure::Failure;
 
 /// The items that a command works on, each file once.
 #[derive(Default)]
-pub struct Targets<'a> {
+pub(crate) struct Targets<'a> {
     /// The items.
-    pub items: Vec<ItemFile<'a>>,
+    pub(crate) items: Vec<ItemFile<'a>>,
     /// Files outside all spaces.
-    pub outside: Vec<PathBuf>,
+    pub(crate) outside: Vec<PathBuf>,
     /// Arguments or listed files that could not be resolved.
-    pub failures: Vec<(String, Failure)>,
+    pub(crate) failures: Vec<(String, Failure)>,
 }
 
 impl<'a> Targets<'a> {
     /// Resolves arguments. Globs search the spaces that `within` admits.
-    pub fn named(library: &'a Library, words: &[String], within: impl Fn(Space) -> bool) -> Self {
+    pub(crate) fn named(
+        library: &'a Library,
+        words: &[String],
+        within: impl Fn(Space) -> bool,
+    ) -> Self {
         let mut targets = Self::default();
         for word in words {
             if let Err(failure) = targets.add(library, word, &within) {
@@ -32,7 +39,7 @@ impl<'a> Targets<'a> {
     }
 
     /// All items that must verify. The user's own configuration needs no signature.
-    pub fn all_signed(library: &'a Library, within: impl Fn(Space) -> bool) -> Self {
+    pub(crate) fn all_signed(library: &'a Library, within: impl Fn(Space) -> bool) -> Self {
         let mut targets = Self::all(library, within);
         targets.items.retain(|found| {
             found.root.space() != Space::User || found.reference.kind != ItemKind::Config
@@ -41,7 +48,7 @@ impl<'a> Targets<'a> {
     }
 
     /// All items in the spaces that `within` admits, except trust files.
-    pub fn all(library: &'a Library, within: impl Fn(Space) -> bool) -> Self {
+    pub(crate) fn all(library: &'a Library, within: impl Fn(Space) -> bool) -> Self {
         let mut targets = Self::default();
         for kind in ItemKind::ALL {
             targets.list(library, kind, &within, &|found| {
@@ -147,6 +154,34 @@ impl<'a> Targets<'a> {
         self.outside.retain(|path| seen.insert(path.clone()));
         self
     }
+}
+
+/// The directories from which tools load code, each once, with a tool that loads from it.
+pub(crate) fn code_directories<'f, 'a: 'f>(
+    library: &Library,
+    items: impl IntoIterator<Item = &'f ItemFile<'a>>,
+    project: &Path,
+    on_error: impl Fn(&ItemFile<'_>, &ExecuteError),
+) -> Vec<(&'f ItemFile<'a>, Scope)> {
+    let mut directories = Vec::new();
+    let mut seen: Vec<(PathBuf, Scope)> = Vec::new();
+    let is_tool = |found: &&ItemFile<'_>| {
+        found.reference.kind == ItemKind::Tool && found.root.as_dir().is_some()
+    };
+    for found in items.into_iter().filter(is_tool) {
+        let scopes = dependency_scopes(library, found, project);
+        for scope in scopes
+            .inspect_err(|error| on_error(found, error))
+            .unwrap_or_default()
+        {
+            let key = (found.root.path_to(&scope.dir), scope.clone());
+            if !seen.contains(&key) {
+                directories.push((found, scope));
+                seen.push(key);
+            }
+        }
+    }
+    directories
 }
 
 /// Whether an argument can only be a path, not an id.

@@ -7,19 +7,14 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::targets::Targets;
 
-pub(super) fn check(
-    context: &Context,
-    library: &Library,
-    progress: &(dyn Fn(usize, usize) + Sync),
-    report: &mut Checks,
-) {
+pub(super) fn check(context: &Context, library: &Library, report: &mut Checks) {
     for (space, name) in [
         (Space::System, "system items"),
         (Space::User, "user items"),
         (Space::Project, "project items"),
     ] {
         if library.spaces().roots_in(space).next().is_some() {
-            verify_space(library, space, name, progress, report);
+            verify_space(context, library, space, name, report);
         } else if space == Space::Project {
             let detail = format!("{} has no .ai/", context.settings.project().display());
             report.warn(name, detail, "rye init".to_owned());
@@ -40,18 +35,19 @@ pub(super) fn check(
 }
 
 fn verify_space(
+    context: &Context,
     library: &Library,
     space: Space,
     name: &'static str,
-    progress: &(dyn Fn(usize, usize) + Sync),
     report: &mut Checks,
 ) {
     let targets = Targets::all_signed(library, |other| other == space);
     let failures = targets.failures.into_iter();
     let mut failures: Vec<_> = failures.map(|(_, failure)| failure).collect();
     let total = targets.items.len();
-    progress(0, total);
-    let checked = library.verify_batch(targets.items, &|done| progress(done, total));
+    let progress = context.reporter().progress("verifying", Some(total));
+    let checked = library.verify_batch(targets.items, &|done| progress.set(done));
+    drop(progress);
     let wrong = checked.into_iter().filter_map(|(_, outcome)| outcome.err());
     failures.extend(wrong.map(Failure::from));
     let Some(first) = failures.first() else {

@@ -33,7 +33,7 @@ pub(crate) use items::{
 pub(crate) use keys::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
 pub(crate) use mcp::{
     AddArgs, DiscoverArgs, ImportArgs, InstallArgs, LoginArgs, LogoutArgs, McpCallArgs, McpCommand,
-    RemoveArgs, ServeArgs, ServerName,
+    RemoveArgs, ServeArgs,
 };
 pub(crate) use models::{ModelsCommand, TestArgs};
 pub(crate) use vault::{GetArgs, ListArgs, OwnerArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};

@@ -9,6 +9,7 @@ use rye_host::{Failure, Reporter};
 use super::color_choice;
 use super::page::{DIM, paint};
 use super::printer::Printer;
+use super::progress::{Progress, Spinner};
 
 /// What every command needs.
 pub(crate) struct Context {
@@ -52,6 +53,13 @@ impl Reporter for Printer {
     fn info(&self, text: &str) {
         if !self.quiet {
             self.print_stderr(&format!("{}\n", paint(DIM, text)));
+        }
+    }
+
+    fn progress(&self, label: &'static str, total: Option<usize>) -> Box<dyn rye_host::Progress> {
+        match total {
+            Some(total) => Box::new(Progress::new(*self, label, total)),
+            None => Box::new(Spinner::new(*self, label)),
         }
     }
 }

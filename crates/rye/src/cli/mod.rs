@@ -7,7 +7,6 @@ mod context;
 mod entry_line;
 mod failure;
 mod gate_render;
-mod gateway;
 mod observer;
 mod page;
 mod printer;
@@ -115,9 +114,9 @@ fn dispatch(
         Command::Execute(args) => commands::execute::run(args, &mut context, printer, supervisor),
         Command::Graph(command) => commands::graph::run(command, &mut context, printer, supervisor),
         Command::Run(command) => commands::run::run(&command, &context),
-        Command::Search(args) => commands::search::run(&args, &context),
+        Command::Search(args) => commands::search::run(args, &context),
         Command::Load(args) => commands::load::run(&args, &context),
-        Command::Sign(args) => commands::sign::run(&args, &context),
+        Command::Sign(args) => commands::sign::run(args, &context),
         Command::Verify(args) => commands::verify::run(&args, &context),
         Command::Keys(command) => commands::keys::run(&command, &context),
         Command::System(command) => commands::system::run(&command),

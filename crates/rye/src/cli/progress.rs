@@ -33,8 +33,18 @@ impl Progress {
         }
     }
 
-    /// Sets the number of completed steps.
-    pub(crate) fn set(&self, done: usize) {
+    fn new_bar(&self) -> ProgressBar {
+        let bar = ProgressBar::with_draw_target(Some(self.total), ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}") {
+            bar.set_style(style);
+        }
+        bar.set_message(self.label);
+        bar
+    }
+}
+
+impl rye_host::Progress for Progress {
+    fn set(&self, done: usize) {
         if !self.enabled || self.start.elapsed() < DELAY {
             return;
         }
@@ -43,15 +53,6 @@ impl Progress {
         };
         let bar = bar.get_or_insert_with(|| self.new_bar());
         bar.set_position(done as u64);
-    }
-
-    fn new_bar(&self) -> ProgressBar {
-        let bar = ProgressBar::with_draw_target(Some(self.total), ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}") {
-            bar.set_style(style);
-        }
-        bar.set_message(self.label);
-        bar
     }
 }
 
@@ -91,6 +92,10 @@ impl Spinner {
             thread: is_enabled(printer).then(|| thread::spawn(spin)),
         }
     }
+}
+
+impl rye_host::Progress for Spinner {
+    fn set(&self, _: usize) {}
 }
 
 impl Drop for Spinner {

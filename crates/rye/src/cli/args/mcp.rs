@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use rye_mcp::ApprovalChannel;
 
 pub(crate) use servers::{
-    AddArgs, DiscoverArgs, ImportArgs, LoginArgs, LogoutArgs, McpCallArgs, RemoveArgs, ServerName,
+    AddArgs, DiscoverArgs, ImportArgs, LoginArgs, LogoutArgs, McpCallArgs, RemoveArgs,
 };
 
 #[derive(Debug, Subcommand)]

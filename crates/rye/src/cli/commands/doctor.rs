@@ -1,7 +1,5 @@
 //! `rye doctor`: checks the installation.
 
-use std::sync::{Mutex, PoisonError};
-
 use rye_host::doctor::{Check, CheckState, check};
 use serde_json::{Value, json};
 
@@ -9,20 +7,9 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::page::{BAD, GOOD, HELP, Page, WARN, paint, sanitize};
 use crate::cli::printer::Report;
-use crate::cli::progress::Progress;
 
 pub(crate) fn run(context: &Context) -> Box<dyn Report> {
-    let progress = Mutex::new(None);
-    let checks = check(context, &|done, total| {
-        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if done == 0 {
-            *progress = Some(Progress::new(context.printer, "verifying", total));
-        }
-        if let Some(progress) = &*progress {
-            progress.set(done);
-        }
-    });
-    Box::new(DoctorReport(checks))
+    Box::new(DoctorReport(check(context)))
 }
 
 /// All checks.

@@ -5,25 +5,23 @@ mod options;
 mod outcome;
 pub(super) mod param_args;
 pub(super) mod parameters;
-mod schema;
 mod trace;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lillux::process::{ShutdownSignal, ShutdownSignals, Supervisor};
-use rye_engine::BoxFuture;
-use rye_executor::{ExecuteError, ExecutionResult, Executor, Request, Trace};
-use rye_graph::RunOptions;
+use lillux::process::Supervisor;
+use rye_executor::{ExecuteError, Executor, Request, Trace};
+use rye_host::call;
+use rye_host::runs::background;
 use rye_items::ItemRef;
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
 
-use super::run;
 use crate::cli::args::{ExecuteArgs, TraceChoice};
 use crate::cli::color_choice;
 use crate::cli::context::Context;
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::printer::{Outcome, Printer, Report};
 use crate::cli::terminal_asker;
 pub(super) use options::TypedOptions;
@@ -40,8 +38,11 @@ pub(crate) fn run(
     supervisor: &mut StartedSupervisor,
 ) -> Outcome {
     let start = Instant::now();
-    let ExecuteArgs { options, call } = args;
-    let (id, words) = call
+    let ExecuteArgs {
+        options,
+        call: words,
+    } = args;
+    let (id, words) = words
         .split_first()
         .map_or(("", &[][..]), |(id, words)| (id.as_str(), words));
     let reference: ItemRef = id.parse()?;
@@ -80,15 +81,15 @@ pub(crate) fn run(
             dry_run: true,
             ..request.clone()
         };
-        if let Err(error) = run_request_to_end(&executor, &pool, check, &mut Trace::disabled())? {
+        if let Err(error) = call::run_to_end(&executor, &pool, check, &mut Trace::disabled())? {
             return Ok(Box::new(refused(error)));
         }
-        return run::start(&request, context);
+        return Ok(Box::new(background::start(&request, context)?));
     }
     let level = typed.options.trace;
     let level = level.or(context.settings.debug.value.then_some(TraceChoice::Steps));
     let mut trace = level.map_or_else(Trace::disabled, |_| Trace::enabled());
-    let outcome = run_request_to_end(&executor, &pool, request, &mut trace)?;
+    let outcome = call::run_to_end(&executor, &pool, request, &mut trace)?;
     if let Some(level) = level {
         printer.print_stderr(&trace::render(&reference, trace.steps(), level));
     }
@@ -106,36 +107,6 @@ pub(crate) fn run(
     }
 }
 
-/// Runs a tool and returns its result, even if the call is refused. Fails when `aborted` ends first.
-pub(super) fn execute_to_end(
-    context: &Context,
-    supervisor: Arc<Supervisor>,
-    request: Request,
-    going: RunOptions,
-    aborted: Option<BoxFuture<'static, ()>>,
-) -> Result<ExecutionResult, Failure> {
-    let start = Instant::now();
-    let pool = terminal_asker::pool(&supervisor, context.printer);
-    let roots = context.roots()?;
-    let graphs = context.graphs(&roots).with_options(going);
-    let executor = rye_host::executor_with(roots, supervisor, pool.clone(), graphs)?;
-    let tool = request.tool.clone();
-    let aborted = aborted.unwrap_or_else(|| Box::pin(std::future::pending()));
-    let outcome = block_on_until_signal(async {
-        let mut trace = Trace::disabled();
-        let outcome = tokio::select! {
-            outcome = executor.try_execute(request, &mut trace) => Ok(outcome),
-            () = aborted => {
-                let message = "the run was cancelled";
-                Err(Failure::new(Exit::Terminated, "cancelled", message))
-            }
-        };
-        pool.shutdown().await;
-        outcome
-    })??;
-    Ok(outcome.unwrap_or_else(|error| ExecutionResult::from_error(&tool, &error, start.elapsed())))
-}
-
 /// An executor, and the pool of MCP servers that its tools may call.
 fn executor(
     context: &Context,
@@ -143,9 +114,7 @@ fn executor(
 ) -> Result<(Executor, Pool), Failure> {
     let supervisor = supervisor_or_start(supervisor)?;
     let pool = terminal_asker::pool(&supervisor, context.printer);
-    let roots = context.roots()?;
-    let graphs = context.graphs(&roots);
-    let executor = rye_host::executor_with(roots, supervisor, pool.clone(), graphs)?;
+    let executor = call::executor(context, supervisor, pool.clone(), |graphs| graphs)?;
     Ok((executor, pool))
 }
 
@@ -191,47 +160,4 @@ pub(super) fn apply(
         printer.color = color_choice(color);
     }
     context.set_printer(*printer);
-}
-
-/// Executes a request. SIGINT and SIGTERM end the whole process tree.
-pub(super) fn run_request_to_end(
-    executor: &Executor,
-    pool: &Pool,
-    request: Request,
-    trace: &mut Trace,
-) -> Result<Result<ExecutionResult, ExecuteError>, Failure> {
-    block_on_until_signal(async {
-        let outcome = executor.try_execute(request, trace).await;
-        pool.shutdown().await;
-        outcome
-    })
-}
-
-/// Runs a future to completion on a current-thread runtime, or fails on SIGINT or SIGTERM.
-pub(super) fn block_on_until_signal<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
-    // Pinned here, because moving the large future at each step costs memory in short calls.
-    let work = std::pin::pin!(work);
-    let unable = |error| Failure::failed("runtime", format_args!("cannot run the call: {error}"));
-    let mut signals = ShutdownSignals::listen().map_err(unable)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build()
-        .map_err(unable)?;
-    let outcome = runtime.block_on(async {
-        tokio::select! {
-            outcome = work => Ok(outcome),
-            ask = signals.next() => Err(match ask.map_err(unable)? {
-                ShutdownSignal::Interrupt => {
-                    Failure::new(Exit::Interrupted, "interrupted", "interrupted")
-                }
-                ShutdownSignal::Terminate => {
-                    Failure::new(Exit::Terminated, "terminated", "terminated")
-                }
-            }),
-        }
-    });
-    // Nothing is left to run, and this process is about to exit.
-    runtime.shutdown_timeout(Duration::ZERO);
-    outcome
 }

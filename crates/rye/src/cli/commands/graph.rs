@@ -4,24 +4,23 @@ pub(crate) mod progress;
 mod show;
 mod validate;
 
-pub(crate) use validate::is_graph;
-
 use std::path::Path;
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
 use rye_engine::protocol::short_id;
 use rye_executor::{ExecutionResult, Executor, Request, Trace};
-use rye_graph::{RecordError, RunOptions, RunRecord, check_record};
+use rye_graph::{RecordError, RunOptions, RunRecord, StateGraph, check_record};
 use rye_host::TrustedKeys;
+use rye_host::call;
+use rye_host::graph_file::check_graph;
 use rye_host::lookup::not_found;
-use rye_host::runs::{RunView, Runs};
+use rye_host::runs::{RunView, Runs, background};
 use rye_items::ItemRef;
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
 
 use super::execute::{self, StartedSupervisor, TypedOptions, param_args, parameters};
-use super::run;
 use crate::cli::args::{GraphCommand, GraphRunArgs, StepArgs};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
@@ -102,18 +101,17 @@ fn start_in_background(
     going: &RunOptions,
 ) -> Outcome {
     let run_request = request.clone();
-    validate::check(&request.tool, context)?;
+    check_graph(&request.tool, context)?;
     request.dry_run = true;
     let supervisor = execute::supervisor_or_start(supervisor)?;
     let (executor, pool) = executor(context, supervisor, RunOptions::default())?;
     let tool = request.tool.clone();
-    if let Err(error) =
-        execute::run_request_to_end(&executor, &pool, request, &mut Trace::disabled())?
-    {
+    if let Err(error) = call::run_to_end(&executor, &pool, request, &mut Trace::disabled())? {
         return Ok(execute::refused(&tool, error));
     }
     let Some(id) = &going.resume else {
-        return run::start(&run_request, context);
+        let started = background::start(&run_request, context)?;
+        return Ok(Box::new(started));
     };
     let runs = Runs::open(context)?;
     let (view, record) = load_run(&runs, id)?;
@@ -136,7 +134,8 @@ fn start_in_background(
         return Err(failure.maybe_hint(refusal.failure.hint));
     }
     drop(runs);
-    run::restart(session, going.accept_changed, &run_request, context)
+    let restarted = background::restart(session, going.accept_changed, &run_request, context)?;
+    Ok(Box::new(restarted))
 }
 
 fn step(args: &StepArgs, context: &Context, supervisor: &mut StartedSupervisor) -> Outcome {
@@ -198,11 +197,11 @@ fn execute_graph(
     request: Request,
     going: RunOptions,
 ) -> Outcome {
-    validate::check(&request.tool, context)?;
+    check_graph(&request.tool, context)?;
     let supervisor = execute::supervisor_or_start(supervisor)?;
     let (executor, pool) = executor(context, supervisor, going)?;
     let tool = request.tool.clone();
-    match execute::run_request_to_end(&executor, &pool, request, &mut Trace::disabled())? {
+    match call::run_to_end(&executor, &pool, request, &mut Trace::disabled())? {
         Ok(result) => {
             print_outcome(&result, context);
             execute::report(result, context)
@@ -217,13 +216,10 @@ fn executor(
     supervisor: Arc<Supervisor>,
     going: RunOptions,
 ) -> Result<(Executor, Pool), Failure> {
-    let roots = context.roots()?;
-    let graphs = context
-        .graphs(&roots)
-        .with_listener(progress::watcher(context.printer))
-        .with_options(going);
+    let watcher = progress::watcher(context.printer);
+    let configure = |graphs: StateGraph| graphs.with_listener(watcher).with_options(going);
     let pool = Pool::new(&supervisor);
-    let executor = rye_host::executor_with(roots, supervisor, pool.clone(), graphs)?;
+    let executor = call::executor(context, supervisor, pool.clone(), configure)?;
     Ok((executor, pool))
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use lillux::keys::{Fingerprint, IfExists, PublicKey};
 use lillux::shell_word;
-use rye_host::settings;
+use rye_host::init::key_owner;
 use rye_items::read_key_file;
 use rye_items::trust::DistrustReason;
 use serde_json::{Value, json};
@@ -28,15 +28,6 @@ pub(crate) fn run(command: &KeysCommand, context: &Context) -> Outcome {
     }
 }
 
-/// The owner of a key: the given name, or the login name.
-pub(super) fn owner(given: Option<&str>) -> String {
-    let login = || Some(settings::variable("USER")?.to_string_lossy().into_owned());
-    given
-        .map(str::to_owned)
-        .or_else(login)
-        .unwrap_or_else(|| "me".to_owned())
-}
-
 fn generate(args: &GenerateArgs, context: &Context) -> Outcome {
     let existing = if args.force {
         IfExists::Replace
@@ -44,7 +35,7 @@ fn generate(args: &GenerateArgs, context: &Context) -> Outcome {
         IfExists::Fail
     };
     let keys = context.own_keys()?;
-    let owner = owner(args.owner.as_deref());
+    let owner = key_owner(args.owner.as_deref());
     let key = keys.generate(&owner, existing)?;
     Ok(Box::new(OwnKey {
         key: key.public().clone(),

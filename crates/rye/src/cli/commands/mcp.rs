@@ -11,11 +11,12 @@ mod login;
 mod remove;
 mod serve;
 
+use rye_host::call::block_on_until_signal;
 use rye_host::settings::Options;
 
 use rye_mcp::client::{ClientError, Pool};
 
-use super::execute::{StartedSupervisor, block_on_until_signal, supervisor_or_start};
+use super::execute::{StartedSupervisor, supervisor_or_start};
 use crate::cli::args::McpCommand;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
@@ -30,7 +31,7 @@ pub(crate) fn run(
 ) -> Outcome {
     match command {
         McpCommand::Serve(args) => serve::run(&args, options, context),
-        McpCommand::Install(args) => install::run(&args, options, context),
+        McpCommand::Install(args) => install::run(&args, context),
         McpCommand::Add(args) => add::run(&args, context, supervisor),
         McpCommand::List => list::run(context),
         McpCommand::Discover(args) => discover::run(&args, context, supervisor),

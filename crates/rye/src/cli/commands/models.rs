@@ -1,23 +1,18 @@
 //! `rye models`: lists and tests models.
 
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rye_engine::model::{Deltas, Model, ModelAnswer, ModelRequest, Models as _};
-use rye_engine::protocol::{Message, Role};
+use rye_engine::model::Models as _;
 use rye_host::ModelSummary;
 use rye_host::catalogue::catalogue;
+use rye_host::model_test::{TestedModel, test};
 use serde_json::{Value, json};
 
 use crate::cli::args::{ModelsCommand, TestArgs};
 use crate::cli::context::Context;
-use crate::cli::failure::Failure;
 use crate::cli::page::{BOLD, DIM, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
-
-/// Maximum output of a test; enough for a model that thinks first.
-const MAX_OUTPUT: u64 = 1024;
 
 pub(crate) fn run(command: &ModelsCommand, context: &Context) -> Outcome {
     let models = catalogue(context, context.settings.project())?;
@@ -26,16 +21,7 @@ pub(crate) fn run(command: &ModelsCommand, context: &Context) -> Outcome {
             default: models.default_name(),
             models: models.list(),
         })),
-        ModelsCommand::Test(TestArgs { name }) => {
-            let name = name.clone().unwrap_or_else(|| models.default_name());
-            let wrong = |why: String| Failure::failed("model", why);
-            let model = models
-                .get(&name)
-                .map_err(|why| Failure::usage(why).hint("rye models list"))?;
-            models.usable(&name).map_err(wrong)?;
-            let tested = test(name, &*model)?;
-            Ok(Box::new(tested))
-        }
+        ModelsCommand::Test(TestArgs { name }) => Ok(Box::new(test(&models, name.clone())?)),
     }
 }
 
@@ -104,54 +90,7 @@ fn thousands(tokens: u64) -> String {
     format!("{}k", tokens / 1000)
 }
 
-/// Sends a short request to a model.
-fn test(name: String, model: &dyn Model) -> Result<TestResult, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed("runtime", error))?;
-    let request = ModelRequest {
-        system: String::new(),
-        messages: Arc::new(vec![Arc::new(Message::text(
-            Role::User,
-            "Answer with the word: ready",
-        ))]),
-        tools: Arc::default(),
-        max_output: Some(MAX_OUTPUT),
-        for_summary: false,
-        previous_compactions: 0,
-        compacted_answers: 0,
-    };
-    let (began, first) = (Instant::now(), Arc::new(OnceLock::new()));
-    let first_delta = Arc::clone(&first);
-    let deltas: Deltas = Arc::new(move |_| {
-        first_delta.get_or_init(|| began.elapsed());
-    });
-    let outcome = runtime.block_on(model.call(request, deltas));
-    let took = began.elapsed();
-    let answer = outcome.map_err(|error| Failure::failed("model", format!("{name}: {error}")))?;
-    Ok(TestResult {
-        name,
-        first: first.get().copied().unwrap_or(took),
-        took,
-        answer,
-    })
-}
-
-struct TestResult {
-    name: String,
-    first: Duration,
-    took: Duration,
-    answer: ModelAnswer,
-}
-
-impl TestResult {
-    fn text(&self) -> String {
-        Message::new(Role::Assistant, self.answer.parts.clone()).content()
-    }
-}
-
-impl Report for TestResult {
+impl Report for TestedModel {
     fn json(&self) -> Value {
         json!({
             "name": self.name,

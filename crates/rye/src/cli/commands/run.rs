@@ -1,30 +1,26 @@
 //! `rye run`: background runs and graph runs, a view of their sessions.
 
 mod graph;
-mod start;
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::time::Duration;
 
 use lillux::PathContext as _;
-use lillux::process::{KillOutcome, ShutdownSignals};
 use lillux::watch::Watch;
 use rye_engine::protocol::{Millis, RunStatus, short_id};
-use rye_engine::store::{CommandKind, InboxMessage, SessionCommand};
-use rye_executor::{Approval, OutputListener, Request, RunContext};
-use rye_graph::RunOptions;
+use rye_executor::{Approval, OutputListener};
+use rye_host::runs::background::{self, CarryOut, StartedRun};
 use rye_host::runs::{GRACE, RunState, RunView, Runs};
 use serde_json::{Value, json};
 
 use super::{execute, session};
 use crate::cli::args::{CarryOutArgs, RunCommand, TailArgs, VerifySessionArgs};
 use crate::cli::context::Context;
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, WARN, paint, sanitize};
 use crate::cli::printer::{AlreadyPrinted, Outcome, Printer, Report};
 use crate::cli::table::{Cell, Table};
-pub(crate) use start::{restart, start};
 
 /// How often a run that writes nothing is examined: a killed process records no end.
 const LIVENESS_CHECK: Option<Duration> = Some(Duration::from_secs(1));
@@ -45,7 +41,11 @@ pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
                 tail(&runs, run, args, context)
             }
         }
-        RunCommand::Cancel(args) => cancel(&runs, runs.find(&args.id)?, context),
+        RunCommand::Cancel(args) => {
+            let run = runs.find(&args.id)?;
+            background::cancel(&runs, &run)?;
+            status(&runs, runs.find(run.id())?, context)
+        }
         RunCommand::Rm(args) => {
             let run = runs.find(&args.id)?;
             if run.state().is_live() {
@@ -69,79 +69,23 @@ pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
 fn carry_out(args: &CarryOutArgs, context: &Context) -> Outcome {
     // Forks, so before the store starts threads.
     let supervisor = execute::supervisor_or_start(&mut None)?;
-    // Blocks the signals in the threads of the store too.
-    let _signals = ShutdownSignals::listen().map_err(|error| Failure::failed("signals", error))?;
-    let runs = Runs::open(context)?;
-    let run = runs.find(&args.id)?;
-    let listener = OutputListener::new(|_, bytes| {
-        // A failure to write the log does not fail the run.
-        let _ = Printer::raw(bytes);
-    });
-    let (parameters, _) = runs.call(&run)?;
-    let parameters = match runs.graph(&run)? {
-        Some(graph) => graph.inputs().clone(),
-        None => parameters,
-    };
-    let tool = run.run.item.parse()?;
-    let mut request = Request::new(tool).with_parameters(parameters);
-    request.timeout = args
-        .timeout
-        .and_then(|time| Duration::try_from_secs_f64(time).ok());
-    request.approval = if args.for_client {
-        Approval::None
-    } else {
-        Approval::ByUser
-    };
-    request.listener = Some(listener);
-    if run.is_graph() {
-        let id = run.id().to_owned();
-        let going = RunOptions {
-            resume: args.resume.then(|| id.clone()),
-            accept_changed: args.accept_changed,
-            ..RunOptions::default()
-        };
-        // The graph records its run in the session that was created for it.
-        request.run = Some(RunContext { id, depth: 0 });
-        let result = execute::execute_to_end(context, supervisor, request, going, None)?;
-        return match result.error {
-            None => Ok(Box::new(AlreadyPrinted)),
-            Some(error) => Err(Failure::failed("tool_failed", error.message)),
-        };
-    }
-    let call = runs.start_call(&run)?;
-    let aborted = Box::pin(call.abort_requested());
-    let going = RunOptions::default();
-    let outcome = execute::execute_to_end(context, supervisor, request, going, Some(aborted));
-    let failed = |failure: &Failure| json!({ "status": "error", "item_id": run.run.item, "error": failure.json() });
-    let is_signal =
-        |failure: &Failure| matches!(failure.kind, Exit::Interrupted | Exit::Terminated);
-    // The processes of a cancelled run get the signal too, and may fail before this one.
-    let is_aborted = runs.block_on(call.is_aborted())?;
-    let is_cancelled = match &outcome {
-        Ok(result) => is_aborted && result.error.is_some(),
-        Err(failure) => is_aborted || is_signal(failure),
-    };
-    let (status, result, outcome): (_, _, Outcome) = match outcome {
-        _ if is_cancelled => (RunStatus::Cancelled, failed(&cancelled()), Err(cancelled())),
-        Ok(result) => match &result.error {
-            None => (
-                RunStatus::Completed,
-                json!(result),
-                Ok(Box::new(AlreadyPrinted)),
-            ),
-            Some(error) => {
-                let failure = Failure::failed("tool_failed", &error.message);
-                (RunStatus::Failed, json!(result), Err(failure))
-            }
+    let timeout = args.timeout.map(Duration::try_from_secs_f64);
+    let options = CarryOut {
+        timeout: timeout.and_then(Result::ok),
+        approval: if args.for_client {
+            Approval::None
+        } else {
+            Approval::ByUser
         },
-        Err(failure) => (RunStatus::Failed, failed(&failure), Err(failure)),
+        resume: args.resume,
+        accept_changed: args.accept_changed,
+        listener: OutputListener::new(|_, bytes| {
+            // A failure to write the log does not fail the run.
+            let _ = Printer::raw(bytes);
+        }),
     };
-    runs.block_on(call.end(status, &result))?;
-    outcome
-}
-
-fn cancelled() -> Failure {
-    Failure::new(Exit::Terminated, "cancelled", "the run was cancelled")
+    background::carry_out(&args.id, options, supervisor, context)?;
+    Ok(Box::new(AlreadyPrinted))
 }
 
 fn status(runs: &Runs, run: RunView, context: &Context) -> Outcome {
@@ -205,66 +149,24 @@ fn wait(watch: &Watch) -> Result<(), Failure> {
         .map_err(|error| Failure::failed("watch", error))
 }
 
-/// Cancels a run: signals the process that executes it, which records the end.
-fn cancel(runs: &Runs, run: RunView, context: &Context) -> Outcome {
-    let id = short_id(run.id()).to_owned();
-    match run.state() {
-        RunState::Ended(RunStatus::Cancelled) if !run.is_graph() => {
-            return status(runs, run, context);
-        }
-        RunState::Running | RunState::Waiting => {}
-        RunState::Lost | RunState::Ended(_) => {
-            let message = format!("run {id} has already ended: {}", run.state_name());
-            let failure = Failure::failed("not_running", message);
-            return Err(failure.hint(format!("rye run status {id}")));
-        }
-    }
-    let session = &run.session.id;
-    if run.holder.is_some() {
-        let command = SessionCommand::new(None, CommandKind::Abort);
-        let store = runs.store();
-        runs.block_on(store.post(session, InboxMessage::Command(command)))?;
-    }
-    match (run.process(), &run.holder) {
-        (Some(process), _) => {
-            let killed = process.kill(GRACE);
-            let killed = killed.map_err(|error| Failure::failed("kill", error))?;
-            let after = runs.find(session.as_str())?;
-            // The run ended before the signal.
-            if killed == KillOutcome::AlreadyDead && after.run.status != RunStatus::Cancelled {
-                let message = format!("run {id} has already ended: {}", after.state_name());
-                let failure = Failure::failed("not_running", message);
-                return Err(failure.hint(format!("rye run status {id}")));
-            }
-            // A killed process could not record that itself.
-            if after.run.status == RunStatus::Running && !after.is_graph() {
-                let error = cancelled().json();
-                let result =
-                    json!({ "status": "error", "item_id": after.run.item, "error": error });
-                runs.end_killed(&after, &result)?;
-            }
-        }
-        // The process is on another host, which carries out the command.
-        (None, Some(_)) => {}
-        (None, None) if run.state() == RunState::Waiting => {
-            let message = format!("run {id} waits for a decision and has no process");
-            let failure = Failure::failed("waiting", message);
-            return Err(failure.hint("rye gate list"));
-        }
-        (None, None) => {
-            let message = format!("run {id} has not started yet");
-            let hint = format!("rye run cancel {id}");
-            return Err(Failure::failed("starting", message).hint(hint));
-        }
-    }
-    let run = runs.find(session.as_str())?;
-    status(runs, run, context)
-}
-
 /// Formats a time.
 fn timestamp(at: Millis) -> String {
     let seconds = i64::try_from(at.0 / 1000).unwrap_or_default();
     lillux::time::format_rfc3339(seconds)
+}
+
+impl Report for StartedRun {
+    fn json(&self) -> Value {
+        self.json()
+    }
+
+    fn show(&self, page: &mut Page) {
+        page.line(&self.id);
+    }
+
+    fn next_command(&self) -> Option<String> {
+        Some(format!("rye run tail {} --follow", short_id(&self.id)))
+    }
 }
 
 /// A run as JSON.

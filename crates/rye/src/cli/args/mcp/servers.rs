@@ -1,10 +1,9 @@
 //! Arguments of the `rye mcp` commands about third-party servers.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
+use rye_host::mcp::ServerName;
 
 use crate::cli::args::vault::SpaceChoice;
 
@@ -98,37 +97,6 @@ pub(crate) struct ImportArgs {
     /// Overwrite existing servers
     #[arg(long)]
     pub(crate) force: bool,
-}
-
-/// Name of a server: one segment of an item id.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ServerName(String);
-
-impl ServerName {
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for ServerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl FromStr for ServerName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        let starts = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-        match text {
-            // The directory of the configurations.
-            "servers" => Err("`servers` is reserved".to_owned()),
-            _ if starts && text.len() <= 64 && text.chars().all(allowed) => Ok(Self(text.to_owned())),
-            _ => Err("expected 1 to 64 letters, digits, `_`, `.` and `-`, starting with a letter, a digit or `_`".to_owned()),
-        }
-    }
 }
 
 /// Parses `NAME=VALUE`. The error does not repeat the text, which may be a secret.

@@ -1,99 +1,19 @@
 //! `rye config accept`: records that the user accepts a project's agent configuration.
 
-use lillux::{quote_block, sanitize_line};
-use rye_items::signature::ITEM;
-use rye_items::verify::{self, SignatureFormat};
-use rye_items::{Acceptance, IntegrityError, Library, Space};
-use serde_json::{Map, json};
+use rye_host::accept::accept_configuration;
 
 use crate::cli::args::AcceptArgs;
-use crate::cli::batch::{Batch, Row};
 use crate::cli::commands::keys::confirm;
 use crate::cli::context::Context;
-use crate::cli::failure::Failure;
 use crate::cli::printer::Outcome;
 
-/// Directory of the files that need to be accepted.
-const AGENT_CONFIG_DIR: &str = "config/agent";
-
 pub(super) fn run(args: &AcceptArgs, context: &Context) -> Outcome {
-    let library = context.library()?;
-    let mut rows = Vec::new();
-    for root in library.spaces().roots_in(Space::Project) {
-        for entry in root.walk(AGENT_CONFIG_DIR) {
-            let relative = entry?.path;
-            if Acceptance::is_needed(root, &relative) {
-                rows.push(accept(library, &relative, args, context)?);
-            }
+    let accepted = accept_configuration(context, &|question| {
+        let action = "accepting a project's configuration";
+        match args.yes {
+            true => Ok(()),
+            false => confirm(context, question, action, "rye config accept --yes"),
         }
-    }
-    Ok(Box::new(Batch {
-        success_states: &["accepted", "unchanged"],
-        not_done: "were not accepted",
-        detail_heading: "SHA-256",
-        rows,
-    }))
-}
-
-/// Shows one file and records that the user accepts it.
-fn accept(
-    library: &Library,
-    relative: &str,
-    args: &AcceptArgs,
-    context: &Context,
-) -> Result<Row, Failure> {
-    let trust = library.trust();
-    let root = library.spaces().roots_in(Space::Project).next();
-    let raw = root.map(|root| root.read(relative)).transpose()?.flatten();
-    let (Some(root), Some(raw)) = (root, raw) else {
-        let failure = Failure::failed("not_found", format!("{relative} not found"));
-        return Ok(Row::failed(relative, failure));
-    };
-    let path = root.path_to(relative);
-    let signed = match verify::check(&raw.bytes, &SignatureFormat::config(ITEM, relative), &trust) {
-        Ok(signed) => signed,
-        Err(problem) => {
-            let item = path.display().to_string();
-            let space = Some(Space::Project);
-            let error = IntegrityError::new(item, path, space, problem, Some(&raw.bytes));
-            return Ok(Row::failed(relative, error.into()));
-        }
-    };
-    let hash = signed.line.hash;
-    let row = |state: &'static str| {
-        let mut fields = Map::new();
-        fields.insert("path".into(), json!(path));
-        fields.insert("hash".into(), json!(hash.to_hex()));
-        Row {
-            state,
-            item: relative.to_owned(),
-            detail: hash.to_hex(),
-            fields,
-            failure: None,
-        }
-    };
-    let acceptance = Acceptance::new(root, relative, hash)
-        .ok_or_else(|| Failure::failed("project", "cannot resolve the project directory"))?;
-    if acceptance.is_recorded(library.spaces(), &trust) {
-        return Ok(row("unchanged"));
-    }
-    if !args.yes {
-        let owner = signed.key.owner.as_deref().unwrap_or("unknown");
-        let question = format!(
-            "{}\nsha256    {hash}\nsigned by {} ({})\n{}\nAccept it for this project?",
-            sanitize_line(&path.to_string_lossy()),
-            signed.line.fingerprint,
-            sanitize_line(owner),
-            quote_block(&String::from_utf8_lossy(&raw.bytes)),
-        );
-        confirm(
-            context,
-            &question,
-            "accepting a project's configuration",
-            "rye config accept --yes",
-        )?;
-    }
-    let keys = context.own_keys()?;
-    acceptance.record(&keys, &keys.load_signing_key()?)?;
-    Ok(row("accepted"))
+    });
+    Ok(Box::new(accepted?))
 }

@@ -1,9 +1,9 @@
 //! Help of a tool, from its metadata and schema.
 
 use rye_executor::chain::Chain;
+use rye_host::parameter_schema::{Properties, Property};
 use serde_json::{Map, Value, json};
 
-use super::schema::{Properties, Property};
 use crate::cli::page::{BOLD, DIM, Page, WARN, paint, sanitize};
 use crate::cli::printer::Report;
 use crate::cli::table::{Cell, Table};

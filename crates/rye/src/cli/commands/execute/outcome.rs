@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use lillux::cas::{Cas, Kind};
 use lillux::shell_word;
-use rye_executor::chain::ChainError;
-use rye_executor::parameters::{ParameterError, Violation};
-use rye_executor::{ErrorInfo, ExecuteError, ExecutionResult, Status};
-use rye_items::{ItemRef, LookupError};
+use rye_executor::{ExecuteError, ExecutionResult, Status};
+use rye_host::call;
+use rye_items::ItemRef;
 use serde_json::{Value, json};
 
 use crate::cli::context::Context;
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::page::{DIM, GOOD, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Printer, Report};
 
@@ -100,28 +99,7 @@ impl Report for CallReport {
     }
 
     fn failure(&self) -> Option<Failure> {
-        let ErrorInfo {
-            code,
-            message,
-            hint,
-            ..
-        } = self.0.error.as_ref()?;
-        let message = format!("{}: {message}", self.0.item_id);
-        Some(match code.as_str() {
-            "timeout" => Failure::new(Exit::TimedOut, "timeout", message)
-                .hint(format!("rye execute --timeout 600 {}", self.0.item_id)),
-            "not_permitted" => {
-                Failure::new(Exit::Permission, "not_permitted", message).maybe_hint(hint.clone())
-            }
-            // A changed tool of an MCP server is like a changed file.
-            "mcp_drift" => {
-                Failure::new(Exit::Integrity, "mcp_drift", message).maybe_hint(hint.clone())
-            }
-            "record_altered" | "record_unsigned" | "record_untrusted" => {
-                Failure::new(Exit::Integrity, "integrity", message).maybe_hint(hint.clone())
-            }
-            _ => Failure::failed("tool_failed", message).maybe_hint(hint.clone()),
-        })
+        call::result_failure(&self.0)
     }
 }
 
@@ -134,7 +112,7 @@ pub(crate) struct RefusedCall {
 impl RefusedCall {
     pub(super) fn new(item: &ItemRef, error: ExecuteError, duration: Duration) -> Self {
         let result = ExecutionResult::from_error(item, &error, duration);
-        let failure = failure(item, error);
+        let failure = call::refusal(item, error);
         Self { result, failure }
     }
 }
@@ -152,51 +130,5 @@ impl Report for RefusedCall {
 
     fn failure(&self) -> Option<Failure> {
         Some(self.failure.clone())
-    }
-}
-
-/// The failure of a refused call, the same as in other commands.
-fn failure(item: &ItemRef, error: ExecuteError) -> Failure {
-    let help = format!("rye execute {} --help", item.id);
-    match error {
-        ExecuteError::Chain(ChainError::Item(source)) | ExecuteError::Dependency(source) => {
-            source.into()
-        }
-        ExecuteError::Path(source) => source.into(),
-        ExecuteError::Parameters(ParameterError::Violations(ref all)) => {
-            let message = format!("invalid parameters for {}", item.id);
-            Failure::new(Exit::Usage, "invalid_parameters", message)
-                .violations(all.iter().map(violation))
-                .hint(help)
-        }
-        ExecuteError::Parameters(ParameterError::NotAnObject(_)) => {
-            Failure::new(Exit::Usage, "invalid_parameters", error).hint(help)
-        }
-        ExecuteError::Chain(ChainError::NotATool(_)) => {
-            let hint = format!("rye load {item}");
-            Failure::new(Exit::Usage, "not_a_tool", error).hint(hint)
-        }
-        ExecuteError::Chain(ChainError::ExecutorNotFound {
-            source: LookupError::NotFound { ref searched, .. },
-            ..
-        }) => {
-            let searched: Vec<_> = searched.iter().map(|path| path.to_string_lossy()).collect();
-            let message = format!("{error}; searched {}", searched.join(", "));
-            Failure::failed("executor_not_found", message)
-                .detail("searched", json!(searched))
-                .maybe_hint(error.hint())
-        }
-        _ if error.is_integrity() => {
-            Failure::new(Exit::Integrity, error.code(), &error).maybe_hint(error.hint())
-        }
-        _ => Failure::failed("refused", &error).maybe_hint(error.hint()),
-    }
-}
-
-fn violation(Violation { pointer, message }: &Violation) -> String {
-    if pointer.is_empty() {
-        message.clone()
-    } else {
-        format!("{pointer}: {message}")
     }
 }

@@ -1,9 +1,9 @@
 //! Parses the words after a tool's id into its parameters, by its schema.
 
+use rye_host::parameter_schema::{Properties, Property};
 use serde_json::{Map, Value};
 
 use super::options::TypedOptions;
-use super::schema::{Kinds, Properties, Property};
 use crate::cli::failure::Failure;
 
 /// Parses the words. Names in the tool's schema are parameters; other names are options of rye,
@@ -144,26 +144,6 @@ fn unknown_parameter(name: &str, properties: &Properties, after_separator: bool)
 
 pub(super) fn usage_error(message: String) -> Failure {
     Failure::usage(message)
-}
-
-impl Kinds {
-    /// Parses a value of one of these types. Falls back to a string, which the validation against
-    /// the schema will report.
-    fn parse(&self, text: &str) -> Value {
-        if let Some(choice) = self.choice(text) {
-            return choice;
-        }
-        let json: Option<Value> = serde_json::from_str(text).ok();
-        let is_allowed = |value: &Value| match value {
-            Value::Number(_) => self.has("number") || self.has("integer"),
-            Value::Bool(_) => self.has("boolean"),
-            Value::Null => self.has("null"),
-            Value::Array(_) => self.has("array"),
-            Value::Object(_) => self.has("object"),
-            Value::String(_) => false,
-        };
-        json.filter(is_allowed).unwrap_or_else(|| text.into())
-    }
 }
 
 #[cfg(test)]

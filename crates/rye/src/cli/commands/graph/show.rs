@@ -4,11 +4,11 @@ use std::fs;
 
 use lillux::PathContext as _;
 use rye_graph::{DrawFormat, Graph, NodeMarks};
+use rye_host::graph_file::GraphFile;
 use rye_host::runs::Runs;
 use serde_json::{Value, json};
 
 use super::load_run;
-use super::validate::Source;
 use crate::cli::args::{Drawing, ShowArgs};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
@@ -52,7 +52,7 @@ pub(super) fn run(args: &ShowArgs, context: &Context) -> Outcome {
 }
 
 fn load_graph(name: &str, context: &Context) -> Result<Graph, Failure> {
-    let reading = Source::load(name, context)?.read()?;
+    let reading = GraphFile::load(name, context)?.read()?;
     reading.graph.ok_or_else(|| {
         let message = format!("cannot draw {name}: the graph is invalid");
         Failure::failed("invalid_graph", message).hint(format!("rye graph validate {name}"))

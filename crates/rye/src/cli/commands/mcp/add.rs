@@ -1,14 +1,12 @@
-//! `rye mcp add`: writes and signs the configuration of a server, and tests it.
+//! `rye mcp add`: adds a server, and tests it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use lillux::durable::{IfExists, WriteError};
 use lillux::shell_word;
-use rye_host::mcp_items as items;
-use rye_items::Space;
-use rye_items::vault::{SecretName, Vault};
-use rye_mcp::client::{ConfigValue, ServerConfig, Transport};
+use rye_host::mcp::add::{NewServer, add};
+use rye_host::mcp_items::ServerItem;
+use rye_mcp::client::{ConfigValue, Transport};
 use serde_json::{Value, json};
 
 use super::super::execute::StartedSupervisor;
@@ -24,35 +22,30 @@ pub(crate) fn run(
     context: &Context,
     supervisor: &mut StartedSupervisor,
 ) -> Outcome {
-    let name = args.name.as_str();
-    let library = context.library()?;
-    let key = context.require_signing_key()?;
-    let root = items::root(library, args.space.into())?;
-    let file = items::server_file(name);
-    if !args.force && root.stat(&file)?.is_some() {
-        return Err(exists(args, root.path_to(&file)));
-    }
-    let mut config = ServerConfig::new(transport(args));
-    // Reject an invalid configuration before anything is written.
-    ServerConfig::parse(&config.to_value()).map_err(Failure::usage)?;
-    if let Some(secret) = &args.secret {
-        store_secret(&mut config, name, secret, args.space.into(), context)?;
-    }
-    let existing = if args.force {
-        IfExists::Replace
-    } else {
-        IfExists::Fail
+    let new = NewServer {
+        name: args.name.as_str(),
+        transport: transport(args),
+        secret: args.secret.as_deref(),
+        space: args.space.into(),
+        replace: args.force,
     };
-    let text = items::server_text(name, &config);
-    let path = items::write(library, root, &file, &text, existing, key)?;
+    let added = add(new, context, |variable| {
+        let secret = secret_input::read(&format!("Value of {variable} (not shown): "));
+        secret
+            .map_err(|error| Failure::failed("io", format_args!("cannot read the value: {error}")))
+    });
+    let path = added.map_err(|failure| match failure.code {
+        "exists" => failure.hint(replace_command(args)),
+        _ => failure,
+    })?;
     let mut report = AddReport {
-        name: name.to_owned(),
+        name: args.name.to_string(),
         path,
         tools: None,
         failure: None,
     };
     if !args.no_check {
-        let item = items::ServerItem::load(library, args.name.as_str())?;
+        let item = ServerItem::load(context.library()?, args.name.as_str())?;
         let server = item.server(context);
         match super::with_pool(supervisor, context, async |pool| pool.tools(&server).await)? {
             Ok(tools) => report.tools = Some(tools.iter().map(|t| t.name().to_owned()).collect()),
@@ -62,15 +55,15 @@ pub(crate) fn run(
     Ok(Box::new(report))
 }
 
-fn exists(args: &AddArgs, path: PathBuf) -> Failure {
+/// The command that overwrites an existing server.
+fn replace_command(args: &AddArgs) -> String {
     let word = |text: &String| shell_word(Path::new(text));
     let words: Vec<_> = args.command.iter().map(word).collect();
     let target = match &args.url {
         Some(url) => format!("--url {}", word(url)),
         None => format!("-- {}", words.join(" ")),
     };
-    let hint = format!("rye mcp add {} --force {target}", args.name);
-    Failure::from(WriteError::Exists(path)).hint(hint)
+    format!("rye mcp add {} --force {target}", args.name)
 }
 
 fn transport(args: &AddArgs) -> Transport {
@@ -96,39 +89,6 @@ fn transport(args: &AddArgs) -> Transport {
             }
         }
     }
-}
-
-/// Asks for a secret, stores it in the vault and refers to it in the configuration.
-fn store_secret(
-    config: &mut ServerConfig,
-    server: &str,
-    variable: &str,
-    space: Space,
-    context: &Context,
-) -> Result<(), Failure> {
-    let name = secret_name(server, variable)?;
-    let user = context.settings.user_space()?;
-    let vault = Vault::new(user, Some(context.settings.project()));
-    let secret = secret_input::read(&format!("Value of {variable} (not shown): "))
-        .map_err(|error| Failure::failed("io", format_args!("cannot read the value: {error}")))?;
-    vault.set(space, &name, &secret)?;
-    let (values, prefix) = match &mut config.transport {
-        Transport::Stdio { env, .. } => (env, ""),
-        // An Authorization header is almost always a bearer token.
-        Transport::Http { headers, .. } if variable.eq_ignore_ascii_case("authorization") => {
-            (headers, "Bearer ")
-        }
-        Transport::Http { headers, .. } => (headers, ""),
-    };
-    let prefix = prefix.to_owned();
-    values.insert(variable.to_owned(), ConfigValue::Vault { prefix, name });
-    Ok(())
-}
-
-/// Name of a server's secret in the vault.
-pub(super) fn secret_name(server: &str, variable: &str) -> Result<SecretName, Failure> {
-    let name = rye_mcp::client::secret_name(server, variable);
-    name.ok_or_else(|| Failure::usage(format!("name too long for a secret: {variable}")))
 }
 
 struct AddReport {

@@ -1,16 +1,12 @@
 //! `rye mcp discover`: writes an item for each tool of a server.
 
-use std::collections::BTreeMap;
-use std::fs;
-
-use lillux::PathContext as _;
-use lillux::durable::IfExists;
-use rye_host::mcp_items as items;
-use rye_mcp::client::discovery::{Change, DiscoveredServer, Finding, compare};
-use serde_json::{Map, Value, json};
+use rye_host::mcp::discover::{ComparedTool, discover};
+use rye_host::mcp_items::ServerItem;
+use rye_mcp::client::discovery::Change;
+use serde_json::{Value, json};
 
 use super::super::execute::StartedSupervisor;
-use super::difference::Difference;
+use super::difference;
 use crate::cli::args::DiscoverArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
@@ -24,88 +20,32 @@ pub(crate) fn run(
     supervisor: &mut StartedSupervisor,
 ) -> Outcome {
     let name = args.name.as_str();
-    let library = context.library()?;
-    let key = context.require_signing_key()?;
-    let item = items::ServerItem::load(library, args.name.as_str())?;
+    // Discovery signs what it writes.
+    context.require_signing_key()?;
+    let item = ServerItem::load(context.library()?, name)?;
     let space = item.item.space;
-    let root = items::root(library, space)?;
     let server = item.server(context);
     let listed = super::with_pool(supervisor, context, async |pool| pool.tools(&server).await)??;
-    let existing = items::tools(library, space, name);
-    let accepted: BTreeMap<_, _> = existing
-        .iter()
-        .map(|item| (item.tool.clone(), item.pin.clone()))
-        .collect();
-    let findings = compare(
-        &DiscoveredServer {
-            name,
-            transport: &server.config.transport,
-            tools: &listed,
-        },
-        &accepted,
-    );
-    for finding in &findings {
-        match (&finding.change, &finding.text) {
-            (Change::Added, Some(text)) => {
-                let file = format!("tools/{}.yaml", finding.id);
-                // An existing file that does not verify is not overwritten.
-                items::write(library, root, &file, text, IfExists::Fail, key)
-                    .map_err(|failure| failure.or_hint(format!("rye verify {}", finding.id)))?;
-            }
-            (Change::Changed(_), Some(text)) if args.accept => {
-                let file = format!("tools/{}.yaml", finding.id);
-                items::write(library, root, &file, text, IfExists::Replace, key)?;
-            }
-            (Change::Removed, _) if args.accept => {
-                let removed = existing.iter().filter(|item| item.tool == finding.tool);
-                for item in removed {
-                    let path = item.found.path();
-                    fs::remove_file(&path).at("remove", &path)?;
-                }
-            }
-            _ => {}
-        }
-    }
-    let findings = findings.into_iter().map(|finding| {
-        let before = existing.iter().find(|item| item.tool == finding.tool);
-        let differences = match &finding.change {
-            Change::Changed(parts) => differences(parts, before, &finding.definition),
-            _ => Vec::new(),
-        };
-        (finding, differences)
-    });
     Ok(Box::new(DiscoverReport {
         name: name.to_owned(),
         accept: args.accept,
-        findings: findings.collect(),
+        tools: discover(name, &server, space, &listed, args.accept, context)?,
     }))
-}
-
-fn differences(
-    parts: &[String],
-    before: Option<&items::ToolItem<'_>>,
-    definition: &Map<String, Value>,
-) -> Vec<Difference> {
-    let differences = parts.iter().map(|part| Difference {
-        part: part.clone(),
-        before: before.and_then(|item| item.definition.get(part).cloned()),
-        after: definition.get(part).cloned(),
-    });
-    differences.collect()
 }
 
 struct DiscoverReport {
     name: String,
     accept: bool,
-    findings: Vec<(Finding, Vec<Difference>)>,
+    tools: Vec<ComparedTool>,
 }
 
 impl Report for DiscoverReport {
     fn json(&self) -> Value {
         let tools: Vec<_> = self
-            .findings
+            .tools
             .iter()
-            .map(|(finding, differences)| {
+            .map(|compared| {
+                let finding = &compared.finding;
                 let mut tool = json!({
                     "tool": finding.tool,
                     "item": finding.id,
@@ -114,8 +54,8 @@ impl Report for DiscoverReport {
                 match &finding.change {
                     Change::Changed(parts) => {
                         tool["parts"] = json!(parts);
-                        let all = differences.iter();
-                        tool["differences"] = all.map(Difference::json).collect();
+                        let all = compared.differences.iter();
+                        tool["differences"] = all.map(difference::json).collect();
                     }
                     Change::Unusable(reason) => tool["reason"] = json!(reason),
                     _ => {}
@@ -127,12 +67,12 @@ impl Report for DiscoverReport {
     }
 
     fn show(&self, page: &mut Page) {
-        if self.findings.is_empty() {
+        if self.tools.is_empty() {
             page.line(format_args!("{} has no tools", self.name));
             return;
         }
         let mut table = Table::new(["CHANGE", "ITEM", "TOOL"]);
-        for (finding, _) in &self.findings {
+        for ComparedTool { finding, .. } in &self.tools {
             let (style, detail) = match &finding.change {
                 Change::Added => (GOOD, finding.tool.clone()),
                 Change::Same => (DIM, finding.tool.clone()),
@@ -147,9 +87,9 @@ impl Report for DiscoverReport {
             ]);
         }
         page.table(&table);
-        for (finding, differences) in &self.findings {
-            for difference in differences {
-                difference.show(page, &finding.id);
+        for compared in &self.tools {
+            for difference in &compared.differences {
+                difference::show(difference, page, &compared.finding.id);
             }
         }
         if self.accept {
@@ -158,10 +98,11 @@ impl Report for DiscoverReport {
     }
 
     fn failure(&self) -> Option<Failure> {
-        let differs = |(finding, _): &&(Finding, Vec<Difference>)| {
-            matches!(finding.change, Change::Changed(_) | Change::Removed) && !self.accept
+        let differs = |tool: &&ComparedTool| {
+            let change = &tool.finding.change;
+            matches!(change, Change::Changed(_) | Change::Removed) && !self.accept
         };
-        let count = self.findings.iter().filter(differs).count();
+        let count = self.tools.iter().filter(differs).count();
         (count > 0).then(|| {
             let tools = if count == 1 {
                 "1 tool".to_owned()

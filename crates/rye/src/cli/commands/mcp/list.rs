@@ -1,8 +1,6 @@
 //! `rye mcp list`: lists servers.
 
-use rye_host::mcp_items as items;
-use rye_items::{ItemKind, Library, Space};
-use rye_mcp::client::{ConfigValue, ServerConfig, Transport};
+use rye_host::mcp::list::{ListedServer, list};
 use serde_json::{Value, json};
 
 use crate::cli::context::Context;
@@ -11,69 +9,11 @@ use crate::cli::page::{BAD, DIM, GOOD, Page};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
 
-const SERVERS: &str = "mcp/servers/";
-
 pub(crate) fn run(context: &Context) -> Outcome {
-    let library = context.library()?;
-    let trust = library.trust();
-    let mut rows = Vec::new();
-    for listed in library.list(ItemKind::Tool) {
-        let Ok(found) = listed else {
-            continue;
-        };
-        let Some(name) = found.reference.id.as_str().strip_prefix(SERVERS) else {
-            continue;
-        };
-        let space = found.root.space();
-        let read = library
-            .verify(&found, &trust)
-            .map_err(Failure::from)
-            .and_then(|item| items::read_config(library, &item));
-        rows.push(row(library, name, space, read));
-    }
-    Ok(Box::new(List(rows)))
+    Ok(Box::new(List(list(context)?)))
 }
 
-struct Row {
-    name: String,
-    space: Space,
-    transport: &'static str,
-    target: String,
-    tools: usize,
-    failure: Option<Failure>,
-}
-
-fn row(library: &Library, name: &str, space: Space, read: Result<ServerConfig, Failure>) -> Row {
-    let (transport, target, failure) = match read {
-        Ok(config) => (config.transport.name(), target(&config.transport), None),
-        Err(failure) => ("", String::new(), Some(failure)),
-    };
-    Row {
-        name: name.to_owned(),
-        space,
-        transport,
-        target,
-        tools: items::tools(library, space, name).len(),
-        failure,
-    }
-}
-
-/// Command or URL of the server, without resolving variables.
-fn target(transport: &Transport) -> String {
-    let text = |source: &ConfigValue| match source {
-        ConfigValue::Text(text) => text.clone(),
-        ConfigValue::Vault { name, .. } => format!("{{vault: {name}}}"),
-    };
-    match transport {
-        Transport::Stdio { command, args, .. } => {
-            let words = std::iter::once(command.clone()).chain(args.iter().map(text));
-            words.collect::<Vec<_>>().join(" ")
-        }
-        Transport::Http { url, .. } => text(url),
-    }
-}
-
-struct List(Vec<Row>);
+struct List(Vec<ListedServer>);
 
 impl Report for List {
     fn json(&self) -> Value {

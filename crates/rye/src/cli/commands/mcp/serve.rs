@@ -4,8 +4,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use anstream::adapter::strip_str;
 use lillux::PathContext as _;
 use lillux::process::{ShutdownSignals, Supervisor};
+use rye_host::gateway::{ItemGateway, Reply};
 use rye_host::settings::{Options, variable};
 use rye_mcp::server::http::{self, BearerTokens};
 use rye_mcp::server::{Server, serve_stdio};
@@ -15,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::args::ServeArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::gateway::ItemGateway;
-use crate::cli::printer::{AlreadyPrinted, Outcome};
+use crate::cli::page::Page;
+use crate::cli::printer::{AlreadyPrinted, Outcome, Report};
 
 /// Default number of requests per second and address, except on loopback.
 const RATE: u32 = 100;
@@ -30,6 +32,7 @@ pub(crate) fn run(args: &ServeArgs, options: &Options, context: &Context) -> Out
         context,
         Arc::clone(&supervisor),
         args.approvals.into(),
+        plain_text,
     )));
     // Before any threads start, because a signal would otherwise end the process.
     let signals = SignalStream::new()?;
@@ -44,6 +47,19 @@ pub(crate) fn run(args: &ServeArgs, options: &Options, context: &Context) -> Out
         supervisor.shut_down();
     }
     outcome.map(|()| Box::new(AlreadyPrinted) as _)
+}
+
+/// The result of a tool as text without colours.
+fn plain_text(reply: &Reply) -> String {
+    let report: &dyn Report = match reply {
+        Reply::Search(found) => found,
+        Reply::Item(item) => item,
+        Reply::Copy(copy) => copy,
+        Reply::Signed(batch) => batch,
+    };
+    let mut page = Page::new(None);
+    report.show(&mut page);
+    strip_str(page.as_str()).to_string()
 }
 
 /// A runtime with one thread for a single client, or several for HTTP.

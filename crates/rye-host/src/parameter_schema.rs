@@ -3,31 +3,35 @@
 use serde_json::Value;
 
 /// The parameters of a tool.
-pub(super) struct Properties {
+pub struct Properties {
     all: Vec<Property>,
     is_open: bool,
 }
 
 /// One parameter.
-pub(super) struct Property {
-    pub(super) name: String,
-    pub(super) kinds: Kinds,
+pub struct Property {
+    /// Its name.
+    pub name: String,
+    /// Its types.
+    pub kinds: Kinds,
     /// Types of the elements of a list.
-    pub(super) items: Kinds,
-    pub(super) required: bool,
+    pub items: Kinds,
+    /// Whether a call must have it.
+    pub required: bool,
     /// The schema of the parameter.
-    pub(super) schema: Value,
+    pub schema: Value,
 }
 
 /// The types that a value may have; empty means string.
 #[derive(Default)]
-pub(super) struct Kinds {
+pub struct Kinds {
     names: Vec<String>,
     choices: Vec<Value>,
 }
 
 impl Properties {
-    pub(super) fn from_schema(schema: Option<&Value>) -> Self {
+    /// The parameters in a schema; any, if there is none.
+    pub fn from_schema(schema: Option<&Value>) -> Self {
         let properties = schema.and_then(|schema| schema.get("properties")?.as_object());
         let required: Vec<_> = schema
             .and_then(|schema| schema.get("required")?.as_array())
@@ -56,20 +60,22 @@ impl Properties {
     }
 
     /// Whether the schema does not list parameters, so that any name is allowed.
-    pub(super) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.is_open
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Property> {
+    /// The parameters in the order of the schema.
+    pub fn iter(&self) -> impl Iterator<Item = &Property> {
         self.all.iter()
     }
 
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+    /// The names of the parameters.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.all.iter().map(|property| property.name.as_str())
     }
 
     /// Finds a parameter by its name, with `_` or `-`.
-    pub(super) fn find(&self, typed: &str) -> Option<&Property> {
+    pub fn find(&self, typed: &str) -> Option<&Property> {
         let exact = self.all.iter().find(|property| property.name == typed);
         exact.or_else(|| {
             let kebab = |property: &&Property| property.name.replace('_', "-") == typed;
@@ -78,7 +84,7 @@ impl Properties {
     }
 
     /// Finds the boolean that `no-NAME` negates.
-    pub(super) fn find_negated(&self, typed: &str) -> Option<&Property> {
+    pub fn find_negated(&self, typed: &str) -> Option<&Property> {
         let property = self.find(typed.strip_prefix("no-")?)?;
         property.kinds.is_flag().then_some(property)
     }
@@ -111,19 +117,40 @@ impl Kinds {
         }
     }
 
-    pub(super) fn has(&self, kind: &str) -> bool {
+    /// Parses a value of one of these types. Falls back to a string, which the validation against
+    /// the schema will report.
+    pub fn parse(&self, text: &str) -> Value {
+        if let Some(choice) = self.choice(text) {
+            return choice;
+        }
+        let json: Option<Value> = serde_json::from_str(text).ok();
+        let is_allowed = |value: &Value| match value {
+            Value::Number(_) => self.has("number") || self.has("integer"),
+            Value::Bool(_) => self.has("boolean"),
+            Value::Null => self.has("null"),
+            Value::Array(_) => self.has("array"),
+            Value::Object(_) => self.has("object"),
+            Value::String(_) => false,
+        };
+        json.filter(is_allowed).unwrap_or_else(|| text.into())
+    }
+
+    fn has(&self, kind: &str) -> bool {
         self.names.iter().any(|name| name == kind)
     }
 
-    pub(super) fn is_flag(&self) -> bool {
+    /// Whether the value is a boolean.
+    pub fn is_flag(&self) -> bool {
         self.is("boolean")
     }
 
-    pub(super) fn is_list(&self) -> bool {
+    /// Whether the value is a list.
+    pub fn is_list(&self) -> bool {
         self.is("array")
     }
 
-    pub(super) fn is_object(&self) -> bool {
+    /// Whether the value is an object.
+    pub fn is_object(&self) -> bool {
         self.is("object")
     }
 
@@ -133,7 +160,7 @@ impl Kinds {
     }
 
     /// The choice that the text stands for.
-    pub(super) fn choice(&self, text: &str) -> Option<Value> {
+    fn choice(&self, text: &str) -> Option<Value> {
         let matches = |choice: &&Value| match choice {
             Value::String(word) => word == text,
             other => serde_json::from_str::<Value>(text).is_ok_and(|value| value == **other),
@@ -142,7 +169,7 @@ impl Kinds {
     }
 
     /// The types, for the help.
-    pub(super) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         match self.names.as_slice() {
             [] if self.choices.is_empty() => "any".to_owned(),
             [] => "choice".to_owned(),
@@ -150,7 +177,8 @@ impl Kinds {
         }
     }
 
-    pub(super) fn choices(&self) -> &[Value] {
+    /// The allowed values, if they are listed.
+    pub fn choices(&self) -> &[Value] {
         &self.choices
     }
 }

@@ -5,18 +5,19 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::cli::failure::Failure;
+use crate::failure::Failure;
 
 /// An MCP client.
-pub(super) struct Client {
-    pub(super) name: &'static str,
+pub struct Client {
+    /// Its name.
+    pub name: &'static str,
     /// Path of its file below the home directory.
     home: &'static str,
     /// Path of its file in a project, if it has one.
     project: Option<&'static str>,
     pub(super) form: Form,
     /// What the user does next.
-    pub(super) next_step: &'static str,
+    pub next_step: &'static str,
 }
 
 /// Format of a client's configuration.

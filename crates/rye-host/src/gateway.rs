@@ -4,18 +4,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anstream::ColorChoice;
-use anstream::adapter::strip_str;
-use clap::builder::PossibleValue;
-use lillux::Hash;
 use lillux::process::Supervisor;
 use rye_executor::{Executor, Request};
-use rye_host::engine::{current_user, database};
-use rye_host::settings::{Options, Origin};
-use rye_host::{CallGates, TrustedKeys};
 use rye_items::metadata::Metadata;
-use rye_items::search::SearchIndex;
-use rye_items::{ItemFile, ItemKind, ItemRef};
+use rye_items::search::{Query, SearchIndex};
+use rye_items::{ItemFile, ItemKind, ItemRef, Space};
 use rye_mcp::client::Pool;
 use rye_mcp::{
     ApprovalChannel, CallDecision, CallEnd, GatedCall, Gateway, GatewayError, GatewayResult,
@@ -25,27 +18,39 @@ use rye_mcp::{
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use super::args::{LoadArgs, SearchArgs, SignArgs, SpaceChoice};
-use super::commands::run;
-use super::commands::{help, load, search, sign};
-use super::context::Context;
-use super::failure::Failure;
-use super::page::Page;
-use super::printer::{Outcome, Printer, Report};
+use crate::batch::Batch;
+use crate::call_gates::CallGates;
+use crate::context::Context;
+use crate::engine::{current_user, database};
+use crate::failure::Failure;
+use crate::load::{CopiedItem, LoadedItem, NewCopy, load, new_copy};
+use crate::runs::background;
+use crate::search::{VerifiedResults, search};
+use crate::settings::{Options, Origin};
+use crate::sign::{SignTargets, sign, unsigned_items};
+use crate::trusted_keys::TrustedKeys;
+use crate::{call, help, store};
 
 /// Number of projects to cache. When it is exceeded, the cache is cleared.
 const MAX_PROJECTS: usize = 64;
 
-/// Printer without output: warnings are for the user who starts the server.
-const SILENT: Printer = Printer {
-    json: true,
-    quiet: true,
-    color: ColorChoice::Never,
-};
+/// The result of a tool, which models see as text.
+pub enum Reply {
+    /// Of `search`.
+    Search(VerifiedResults),
+    /// Of `load`.
+    Item(LoadedItem),
+    /// Of `load` with a destination.
+    Copy(CopiedItem),
+    /// Of `sign`.
+    Signed(Batch),
+}
 
 /// The items of all projects that clients use.
-pub(crate) struct ItemGateway {
+pub struct ItemGateway {
     options: Options,
+    /// Renders a result as text for models.
+    render: fn(&Reply) -> String,
     bounds: ProjectBounds,
     approvals: ApprovalChannel,
     /// Opened by the first call that needs an approval.
@@ -62,15 +67,18 @@ struct Project {
 }
 
 impl ItemGateway {
-    pub(crate) fn new(
+    /// A gateway to the items of projects. `render` shows results as text for models.
+    pub fn new(
         options: &Options,
         context: &Context,
         supervisor: Arc<Supervisor>,
         approvals: ApprovalChannel,
+        render: fn(&Reply) -> String,
     ) -> Self {
         let project = &context.settings.dirs.project;
         Self {
             options: options.clone(),
+            render,
             bounds: ProjectBounds {
                 default_project: project.value.clone(),
                 is_fixed: matches!(project.origin, Origin::Option(_) | Origin::Variable(_)),
@@ -91,7 +99,7 @@ impl ItemGateway {
             project: Some(project.to_owned()),
             ..self.options.clone()
         };
-        Context::open(&options, &mut SILENT.clone())
+        Context::open(&options)
     }
 
     fn project(&self, dir: &Path) -> Result<Arc<Project>, Failure> {
@@ -102,9 +110,7 @@ impl ItemGateway {
         }
         let context = self.context(dir)?;
         let supervisor = Arc::clone(&self.supervisor);
-        let roots = context.roots()?;
-        let graphs = context.graphs(&roots);
-        let executor = rye_host::executor_with(roots, supervisor, self.pool.clone(), graphs)?;
+        let executor = call::executor(&context, supervisor, self.pool.clone(), |graphs| graphs)?;
         let project = Arc::new(Project {
             executor: Arc::new(executor),
             catalogue: SearchIndex::with_watcher(context.cache()),
@@ -138,7 +144,7 @@ impl ItemGateway {
         if let Some(gates) = &*gates {
             return Ok(Arc::clone(gates));
         }
-        let store = rye_host::store(&database(context)?)?;
+        let store = store(&database(context)?)?;
         let trust = TrustedKeys::new(&context.roots()?);
         let opened = Arc::new(CallGates::new(
             store,
@@ -148,8 +154,7 @@ impl ItemGateway {
         Ok(Arc::clone(gates.insert(opened)))
     }
 
-    fn search_items(&self, dir: &Path, ask: &SearchRequest) -> Outcome {
-        let kinds: Result<Vec<ItemKind>, _> = ask.item_type.iter().map(|it| it.parse()).collect();
+    fn search_items(&self, dir: &Path, ask: &SearchRequest) -> Result<Reply, Failure> {
         let limit = ask.limit.map(u32::try_from).transpose();
         let limit = limit
             .ok()
@@ -158,18 +163,16 @@ impl ItemGateway {
         if ask.limit.is_some() && limit.is_none() {
             return Err(Failure::usage("invalid `limit`: expected 1 to 200"));
         }
-        let spaces = ask.space.iter().map(|name| choice(name));
-        let args = SearchArgs {
-            words: vec![ask.query.clone()],
-            kinds: kinds?,
+        let kinds = ask.item_type.iter().map(|kind| kind.parse());
+        let spaces = ask.space.iter().map(|name| space(name, &Space::LOOKUP));
+        let query = Query {
+            kinds: kinds.collect::<Result<_, _>>()?,
             spaces: spaces.collect::<Result<_, _>>()?,
-            category: None,
-            signer: None,
-            risk: None,
-            limit,
+            ..Query::new(ask.query.clone())
         };
         let project = self.project(dir)?;
-        search::search_with(&args, &self.context(dir)?, &project.catalogue)
+        let found = search(query, limit, &self.context(dir)?, &project.catalogue);
+        found.map(Reply::Search)
     }
 
     fn list_items(
@@ -201,6 +204,28 @@ impl ItemGateway {
     }
 }
 
+impl ItemGateway {
+    fn answer(&self, outcome: Result<Reply, Failure>) -> GatewayResult {
+        let reply = outcome.map_err(|failure| refusal(&failure))?;
+        let (value, failure) = match &reply {
+            Reply::Search(found) => (found.json(), None),
+            Reply::Item(item) => (item.json(), None),
+            Reply::Copy(copy) => (copy.json(), None),
+            Reply::Signed(batch) => (batch.json(), batch.failure()),
+        };
+        match failure {
+            Some(failure) => Err(GatewayError {
+                details: Box::new(value),
+                ..refusal(&failure)
+            }),
+            None => Ok(ToolReply {
+                value,
+                text: (self.render)(&reply),
+            }),
+        }
+    }
+}
+
 impl Gateway for ItemGateway {
     fn project_bounds(&self) -> ProjectBounds {
         self.bounds.clone()
@@ -211,39 +236,34 @@ impl Gateway for ItemGateway {
     }
 
     fn search(&self, project: &Path, ask: &SearchRequest) -> GatewayResult {
-        answer(self.search_items(project, ask))
+        self.answer(self.search_items(project, ask))
     }
 
     fn load(&self, project: &Path, ask: &LoadRequest) -> GatewayResult {
-        let load = || {
-            let args = LoadArgs {
-                item: reference(&ask.item_type, &ask.item_id)?.to_string(),
-                content: false,
-                to: None,
-                yes: false,
-            };
-            load::run(&args, &self.context(project)?)
-        };
-        answer(load())
+        let loaded = reference(&ask.item_type, &ask.item_id)
+            .and_then(|item| load(&item, &self.context(project)?));
+        self.answer(loaded.map(Reply::Item))
     }
 
     fn plan_copy(&self, project: &Path, ask: &LoadRequest) -> Result<PlannedCopy, GatewayError> {
-        let copy = self.context(project).and_then(|it| new_copy(ask, &it));
-        copy.map(|copy| shown_copy(&copy))
+        let copy = self
+            .context(project)
+            .and_then(|it| requested_copy(ask, &it));
+        copy.map(|copy| planned_copy(&copy))
             .map_err(|failure| refusal(&failure))
     }
 
     fn copy(&self, project: &Path, ask: &LoadRequest, approved: &PlannedCopy) -> GatewayResult {
         let copy = || {
             let context = self.context(project)?;
-            let copy = new_copy(ask, &context)?;
-            if shown_copy(&copy) != *approved {
+            let copy = requested_copy(ask, &context)?;
+            if planned_copy(&copy) != *approved {
                 let message = "the item has changed since it was approved";
                 return Err(Failure::failed("approval_void", message));
             }
-            copy.write(context.library()?, &context)
+            copy.write(&context)
         };
-        answer(copy())
+        self.answer(copy().map(Reply::Copy))
     }
 
     fn unsigned_items(
@@ -251,28 +271,17 @@ impl Gateway for ItemGateway {
         project: &Path,
         ask: &SignRequest,
     ) -> Result<Vec<UnsignedItem>, GatewayError> {
-        let unsigned = to_sign(ask).and_then(|args| {
-            let context = self.context(project)?;
-            sign::unsigned_files(&args, &context)
-        });
-        let unsigned = unsigned.map_err(|failure| refusal(&failure))?.into_iter();
-        let unsigned = unsigned.map(|it| UnsignedItem {
-            item: it.item,
-            path: it.path,
-            hash: Hash::digest(&it.content),
-            text: String::from_utf8_lossy(&it.content).into_owned(),
-        });
-        Ok(unsigned.collect())
+        let unsigned =
+            to_sign(ask).and_then(|targets| unsigned_items(&targets, &self.context(project)?));
+        unsigned.map_err(|failure| refusal(&failure))
     }
 
     fn sign(&self, project: &Path, ask: &SignRequest, approved: &[UnsignedItem]) -> GatewayResult {
         let hashes = approved.iter().map(|it| (it.path.clone(), it.hash));
         let hashes = hashes.collect();
-        let signed = to_sign(ask).and_then(|args| {
-            let context = self.context(project)?;
-            sign::run_approved(&args, &context, &hashes)
-        });
-        answer(signed)
+        let signed =
+            to_sign(ask).and_then(|targets| sign(&targets, &self.context(project)?, Some(&hashes)));
+        self.answer(signed.map(Reply::Signed))
     }
 
     fn help(&self, topic: Option<&str>) -> GatewayResult {
@@ -320,14 +329,14 @@ impl Gateway for ItemGateway {
     }
 
     fn start_background(&self, project: &Path, request: Request) -> GatewayResult {
-        let start = || {
-            let context = self.context(project)?;
-            run::start(&request, &context)
-        };
-        let mut reply = answer(start())?;
-        reply.value["status"] = json!("started");
-        reply.text = format!("started; rye run status {}", reply.text);
-        Ok(reply)
+        let started = self
+            .context(project)
+            .and_then(|context| background::start(&request, &context))
+            .map_err(|failure| refusal(&failure))?;
+        let mut value = started.json();
+        value["status"] = json!("started");
+        let text = format!("started; rye run status {}\n", started.id);
+        Ok(ToolReply { value, text })
     }
 
     fn list_items(
@@ -361,28 +370,26 @@ fn describe(reference: &ItemRef, metadata: &Metadata) -> ItemSummary {
     }
 }
 
-/// Arguments of `rye sign` for a client's request. Accepts items only, not paths outside a space.
-fn to_sign(ask: &SignRequest) -> Result<SignArgs, Failure> {
+/// What to sign for a client. Accepts items only, not paths outside a space.
+fn to_sign(ask: &SignRequest) -> Result<SignTargets, Failure> {
     let kind: ItemKind = ask.item_type.parse()?;
     if !ask.item_id.contains(['*', '?']) {
         reference(&ask.item_type, &ask.item_id)?;
     }
-    Ok(SignArgs {
-        targets: vec![format!("{kind}:{}", ask.item_id)],
-        manifest: Vec::new(),
-        all: false,
-        space: None,
-        provenance: None,
+    Ok(SignTargets {
+        names: vec![format!("{kind}:{}", ask.item_id)],
+        ..SignTargets::default()
     })
 }
 
-fn new_copy(ask: &LoadRequest, context: &Context) -> Result<load::NewCopy, Failure> {
-    let space: SpaceChoice = choice(ask.destination.as_deref().unwrap_or_default())?;
+fn requested_copy(ask: &LoadRequest, context: &Context) -> Result<NewCopy, Failure> {
+    let destination = ask.destination.as_deref().unwrap_or_default();
+    let space = space(destination, &[Space::User, Space::Project])?;
     let item = reference(&ask.item_type, &ask.item_id)?;
-    load::new_copy(&item, space.into(), context)
+    new_copy(&item, space, context)
 }
 
-fn shown_copy(copy: &load::NewCopy) -> PlannedCopy {
+fn planned_copy(copy: &NewCopy) -> PlannedCopy {
     PlannedCopy {
         item: copy.item.reference.to_string(),
         from: copy.item.path.clone(),
@@ -396,39 +403,16 @@ fn reference(kind: &str, id: &str) -> Result<ItemRef, Failure> {
     Ok(ItemRef::new(kind.parse()?, id.parse()?))
 }
 
-fn choice<T: clap::ValueEnum>(name: &str) -> Result<T, Failure> {
-    T::from_str(name, false).map_err(|_| {
-        let all = T::value_variants().iter();
-        let names: Vec<_> = all.filter_map(T::to_possible_value).collect();
-        let names: Vec<_> = names.iter().map(PossibleValue::get_name).collect();
+/// The space with a name, one of `allowed`.
+fn space(name: &str, allowed: &[Space]) -> Result<Space, Failure> {
+    let found = allowed.iter().find(|space| space.as_str() == name);
+    found.copied().ok_or_else(|| {
+        let names: Vec<_> = allowed.iter().map(|space| space.as_str()).collect();
         Failure::usage(format!(
             "unknown space `{name}`; expected one of {}",
             names.join(", ")
         ))
     })
-}
-
-fn answer(outcome: Outcome) -> GatewayResult {
-    let report = outcome.map_err(|failure| refusal(&failure))?;
-    let text = plain_text(&*report);
-    match report.failure() {
-        Some(failure) => {
-            let mut refusal = refusal(&failure);
-            *refusal.details = report.json();
-            Err(refusal)
-        }
-        None => Ok(ToolReply {
-            value: report.json(),
-            text,
-        }),
-    }
-}
-
-/// A report as text without colours.
-fn plain_text(report: &dyn Report) -> String {
-    let mut page = Page::new(None);
-    report.show(&mut page);
-    strip_str(page.as_str()).to_string()
 }
 
 fn refusal(failure: &Failure) -> GatewayError {
