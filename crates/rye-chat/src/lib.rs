@@ -182,8 +182,7 @@ impl Chat {
     ) -> Result<(), ChatError> {
         self.load_session_info(engine, &session, &*host).await?;
         let (runner, updates) = EffectRunner::new(engine, &session, host, &self.options);
-        let mut events = SessionEvents::subscribe(engine, &session, updates).await?;
-        events.load_descendant_gates(&mut self.app).await?;
+        let events = SessionEvents::subscribe(engine, &session, updates).await?;
         match self.terminal.take() {
             Some(terminal) => interactive::run(self, terminal, runner, events).await,
             None => plain::run(self, runner, events).await,

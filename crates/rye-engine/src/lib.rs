@@ -30,6 +30,7 @@ pub mod clock;
 pub mod compaction;
 pub mod credential;
 mod engine;
+mod follow;
 pub mod guides;
 mod machine;
 pub mod metrics;
@@ -52,6 +53,7 @@ pub use engine::{
     Answer, BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session,
     ThreadChange, ThreadSettings, ThreadView,
 };
+pub use follow::{SessionFollower, SessionUpdate};
 pub use futures_util::future::BoxFuture;
 pub use lillux::redact;
 pub use machine::CallLimits;

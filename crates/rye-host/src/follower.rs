@@ -2,11 +2,10 @@
 //! end of a prompt.
 
 mod detach;
-mod gates;
 mod outcome;
 mod prompt_tracker;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rye_engine::protocol::{
@@ -14,13 +13,12 @@ use rye_engine::protocol::{
 };
 use rye_engine::store::StoreError;
 use rye_engine::tool::DRIFT;
-use rye_engine::{BoxFuture, Engine, Notice, Prompt, Session};
+use rye_engine::{BoxFuture, Engine, Prompt, Session, SessionFollower, SessionUpdate};
 use serde_json::{Value, json};
 
 use crate::engine::{answer_command, decide};
 use crate::failure::{Failure, FailureKind};
 use detach::Detach;
-use gates::GateStream;
 use outcome::FinishedPrompts;
 use prompt_tracker::{EntryRole, PromptTracker};
 
@@ -93,9 +91,8 @@ impl Follower<'_> {
     pub async fn prompt(&self, prompt: Prompt, after: u64) -> Result<PromptOutcome, Failure> {
         // Subscribe first, because live events are not stored.
         let mut printed = after;
-        let mut events = self.session.subscribe(after);
-        let mut gates = GateStream::open(self.engine, self.session.id()).await?;
-        gates.exclude(self.session.id());
+        let mut updates = self.updates(after).await?;
+        let mut seen = BTreeSet::new();
         let mut detach = Detach::new(self.engine);
         let until = prompt.limits.until;
         let key = prompt.thread.clone();
@@ -118,20 +115,25 @@ impl Follower<'_> {
             if let Some(failure) = detach.check(self.engine, self.session, printed).await? {
                 return Err(failure);
             }
-            let notice = tokio::select! {
-                // Earlier events decide who owns a gate.
+            let update = tokio::select! {
                 biased;
-                notice = events.next() => notice?.ok_or_else(|| close_failure(self.session))?,
-                gate = gates.next() => {
-                    let gate = gate?;
-                    let owner = self.gate_owner(&gate, &tracker).await?;
-                    self.handle_gate(gate, owner, &mut detach).await?;
-                    continue;
-                }
+                update = next_update(&mut updates) => update?,
                 () = detach.changed() => continue,
                 () = deadline_passed(until) => return Err(deadline_failure()),
             };
-            let notice = self.report(notice).await?;
+            let notice = match update {
+                SessionUpdate::Event(notice) => notice,
+                SessionUpdate::PendingGate(gate) => {
+                    if seen.insert(gate.id.clone()) {
+                        let owner = self.gate_owner(&gate, &tracker).await?;
+                        self.handle_gate(*gate, owner, &mut detach).await?;
+                    }
+                    continue;
+                }
+                SessionUpdate::TaskGateClosed(_) | SessionUpdate::Lagged => continue,
+            };
+            self.observer
+                .event(&notice.event, notice.entry.as_deref())?;
             printed = notice.event.sequence.unwrap_or(printed);
             if let Some(entry) = &notice.entry {
                 match tracker.on_entry(entry) {
@@ -151,7 +153,7 @@ impl Follower<'_> {
                 }
                 // After the line of its entry.
                 (EventKind::DecisionGate { gate }, _) => {
-                    if gates.is_new(&gate.id) {
+                    if seen.insert(gate.id.clone()) {
                         let owner = self.gate_owner(&gate, &tracker).await?;
                         self.handle_gate(*gate, owner, &mut detach).await?;
                     }
@@ -185,8 +187,8 @@ impl Follower<'_> {
     /// prompts in order.
     pub async fn until_idle(&self, after: u64) -> Result<Vec<FinishedPrompt>, Failure> {
         let mut finished = FinishedPrompts::default();
-        let mut gates = GateStream::open(self.engine, self.session.id()).await?;
-        let mut events = self.session.subscribe(after);
+        let mut updates = self.updates(after).await?;
+        let mut seen = BTreeSet::new();
         let mut detach = Detach::new(self.engine);
         let mut printed = after;
         loop {
@@ -199,23 +201,42 @@ impl Follower<'_> {
             if let Some(failure) = detach.check(self.engine, self.session, printed).await? {
                 return Err(failure);
             }
-            let notice = tokio::select! {
-                notice = events.next() => notice?.ok_or_else(|| close_failure(self.session))?,
-                gate = gates.next() => {
-                    // Resuming a session covers all its prompts.
-                    self.handle_gate(gate?, GateOwner::OwnPrompt, &mut detach).await?;
-                    continue;
-                }
+            let update = tokio::select! {
+                biased;
+                update = next_update(&mut updates) => update?,
                 () = detach.changed() => continue,
             };
-            let notice = self.report(notice).await?;
+            let notice = match update {
+                SessionUpdate::Event(notice) => notice,
+                // Resuming a session covers all its prompts.
+                SessionUpdate::PendingGate(gate) => {
+                    if seen.insert(gate.id.clone()) {
+                        let owner = GateOwner::OwnPrompt;
+                        self.handle_gate(*gate, owner, &mut detach).await?;
+                    }
+                    continue;
+                }
+                SessionUpdate::TaskGateClosed(_) | SessionUpdate::Lagged => continue,
+            };
+            self.observer
+                .event(&notice.event, notice.entry.as_deref())?;
             printed = notice.event.sequence.unwrap_or(printed);
             self.report_model_change(&notice.event.kind);
             finished.on_event(&notice.event.kind);
             if let Some(entry) = notice.entry {
                 self.observer.entry(&entry);
             }
+            if let EventKind::DecisionGate { gate } = notice.event.kind
+                && seen.insert(gate.id.clone())
+            {
+                let owner = GateOwner::OwnPrompt;
+                self.handle_gate(*gate, owner, &mut detach).await?;
+            }
         }
+    }
+
+    async fn updates(&self, after: u64) -> Result<SessionFollower, Failure> {
+        Ok(SessionFollower::new(self.engine, self.session, after).await?)
     }
 
     /// Reports that a model call is retried or another model takes over.
@@ -237,16 +258,6 @@ impl Follower<'_> {
             }
             _ => {}
         }
-    }
-
-    /// Adds the entry to an event that refers to one, and reports the event.
-    async fn report(&self, mut notice: Notice) -> Result<Notice, Failure> {
-        if let (EventKind::MessageEnd { entry }, None) = (&notice.event.kind, &notice.entry) {
-            notice.entry = self.session.entry(entry).await?.map(Arc::new);
-        }
-        self.observer
-            .event(&notice.event, notice.entry.as_deref())?;
-        Ok(notice)
     }
 
     async fn handle_gate(
@@ -331,13 +342,17 @@ fn deadline_failure() -> Failure {
     Failure::new(FailureKind::TimedOut, "limit", message)
 }
 
-/// Why the session closed unexpectedly.
-fn close_failure(session: &Session) -> Failure {
-    match session.close_reason() {
-        StoreError::Fenced(_) | StoreError::NotFound { .. } => {
-            Failure::failed("closed", "another process took over the session")
+/// The next update of a session that has not closed.
+async fn next_update(updates: &mut SessionFollower) -> Result<SessionUpdate, Failure> {
+    match updates.next().await {
+        Ok(Some(update)) => Ok(update),
+        // The engine shuts down after its followers.
+        Ok(None) => std::future::pending().await,
+        Err(StoreError::Fenced(_)) => {
+            let message = "another process took over the session";
+            Err(Failure::failed("closed", message))
         }
-        why => why.into(),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -39,7 +39,7 @@ pub enum Reply {
     /// Of `search`.
     Search(VerifiedResults),
     /// Of `load`.
-    Item(LoadedItem),
+    Item(Box<LoadedItem>),
     /// Of `load` with a destination.
     Copy(CopiedItem),
     /// Of `sign`.
@@ -242,7 +242,7 @@ impl Gateway for ItemGateway {
     fn load(&self, project: &Path, ask: &LoadRequest) -> GatewayResult {
         let loaded = reference(&ask.item_type, &ask.item_id)
             .and_then(|item| load(&item, &self.context(project)?));
-        self.answer(loaded.map(Reply::Item))
+        self.answer(loaded.map(|item| Reply::Item(Box::new(item))))
     }
 
     fn plan_copy(&self, project: &Path, ask: &LoadRequest) -> Result<PlannedCopy, GatewayError> {

@@ -9,11 +9,11 @@ use crate::cli::printer::Outcome;
 
 pub(super) fn run(args: &AcceptArgs, context: &Context) -> Outcome {
     let accepted = accept_configuration(context, &|question| {
-        let action = "accepting a project's configuration";
-        match args.yes {
-            true => Ok(()),
-            false => confirm(context, question, action, "rye config accept --yes"),
+        if args.yes {
+            return Ok(());
         }
+        let action = "accepting a project's configuration";
+        confirm(context, question, action, "rye config accept --yes")
     });
     Ok(Box::new(accepted?))
 }

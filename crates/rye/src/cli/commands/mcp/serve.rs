@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ServeArgs, options: &Options, context: &Context) -> Out
 fn plain_text(reply: &Reply) -> String {
     let report: &dyn Report = match reply {
         Reply::Search(found) => found,
-        Reply::Item(item) => item,
+        Reply::Item(item) => &**item,
         Reply::Copy(copy) => copy,
         Reply::Signed(batch) => batch,
     };
