@@ -320,7 +320,8 @@ impl Engine {
         self.inner.sandboxes.create(spec).await
     }
 
-    /// Opens the sandbox of a stored session. As long as it is held, the session uses it too.
+    /// Opens the sandbox of a stored session. As long as the caller holds it,
+    /// the session uses the same sandbox.
     pub async fn open_sandbox(&self, id: &SessionId) -> Result<Arc<dyn Sandbox>, StoreError> {
         let data = self.session_data(id).await?;
         let data = data.ok_or_else(|| StoreError::NotFound {
@@ -439,7 +440,7 @@ impl Engine {
         let sandboxes = self.sandboxes_of(&leases).await?;
         store.remove(&leases).await?;
         for reference in sandboxes {
-            // What is left behind harms nothing.
+            // The session is gone, so files that remain are harmless.
             if let Err(error) = self.inner.sandboxes.destroy(&reference).await {
                 tracing::warn!(%error, "cannot remove the sandbox of a removed session");
             }

@@ -38,7 +38,7 @@ pub struct SessionFollower {
     /// The session of the last event in the feed, until it is followed.
     new_task: Option<SessionId>,
     must_load_gates: bool,
-    /// Sessions below this one that are followed, and unrelated ones.
+    /// Sessions whose tree is known: those below this one, which are followed, and unrelated ones.
     followed: HashSet<SessionId>,
     /// Event to start from when following a task whose pending gates are known.
     follow_from: HashMap<SessionId, u64>,

@@ -274,7 +274,7 @@ pub trait Sandbox: Send + Sync + 'static {
         None
     }
     /// Where its commands run, if it is not in memory: a directory of this or of another machine.
-    /// Approvals are valid only where they were given for.
+    /// An approval is valid only for the location at which the person gave it.
     fn location(&self) -> Option<String> {
         self.working_dir()
     }

@@ -36,13 +36,13 @@ const MAX_PROJECTS: usize = 64;
 
 /// The result of a tool, which models see as text.
 pub enum Reply {
-    /// Of `search`.
+    /// Result of `search`.
     Search(VerifiedResults),
-    /// Of `load`.
+    /// Result of `load`.
     Item(Box<LoadedItem>),
-    /// Of `load` with a destination.
+    /// Result of `load` with a destination.
     Copy(CopiedItem),
-    /// Of `sign`.
+    /// Result of `sign`.
     Signed(Batch),
 }
 

@@ -1,4 +1,4 @@
-//! Third-party MCP servers, and the clients of ours.
+//! Third-party MCP servers, and the clients of Rye's own server.
 
 pub mod add;
 mod clients;

@@ -19,7 +19,7 @@ pub struct SandboxSpec {
 /// An open sandbox, with the reference that a session records.
 #[derive(Clone)]
 pub struct OpenSandbox {
-    /// Opens it again.
+    /// Reference with which the session opens this sandbox again.
     pub reference: SandboxRef,
     /// The sandbox.
     pub sandbox: Arc<dyn Sandbox>,

@@ -21,7 +21,7 @@ pub struct ImportOutcome {
     pub name: String,
     /// The secrets that were stored in the vault.
     pub secrets: Vec<String>,
-    /// What could not be taken over exactly.
+    /// Settings that could not be converted exactly.
     pub notes: Vec<String>,
     /// Why it was skipped, if it was.
     pub failure: Option<Failure>,
