@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::fixture::{BenchSession, engine};
-use super::recording_store::{Commits, RecordingStore, payload_bytes};
+use super::recording_store::{payload_bytes, recording_store};
 use super::{against_budget, runtime};
 use crate::measure::{median, try_interleaved};
 use crate::table::{Row, Unit};
@@ -47,8 +47,7 @@ pub(super) fn run() -> Result<Vec<Row>> {
 
 /// Records the commits of sessions with `turns` turns each.
 fn record_commits(sessions: usize, turns: usize) -> Result<Vec<(SessionId, Batch)>> {
-    let store = RecordingStore::default();
-    let commits: Commits = Arc::clone(&store.commits);
+    let (store, commits) = recording_store();
     runtime()?.block_on(async {
         let engine = engine(store, "look")?;
         for _ in 0..sessions {

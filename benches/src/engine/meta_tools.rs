@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::fixture::{BenchSession, builder_calling};
-use super::recording_store::RecordingStore;
+use super::recording_store::recording_store;
 use super::{against_budget, runtime};
 use crate::executor::write_signed;
 use crate::measure::{median, try_interleaved};
@@ -184,8 +184,8 @@ fn signing() -> Result<Vec<Row>> {
     let look = || builder_calling("look", json!({ "at": "it" }));
     runtime()?.block_on(async {
         let key = SigningKey::generate()?;
-        let (plain, signed) = (RecordingStore::default(), RecordingStore::default());
-        let commits = [Arc::clone(&plain.commits), Arc::clone(&signed.commits)];
+        let ((plain, first), (signed, second)) = (recording_store(), recording_store());
+        let commits = [first, second];
         let mut plain = BenchSession::start(&look().store(plain).build()?).await?;
         let mut signed = BenchSession::start(&look().store(signed).sign_with(key).build()?).await?;
         let (mut without, mut with) = (Vec::new(), Vec::new());

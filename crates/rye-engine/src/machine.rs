@@ -12,6 +12,7 @@ mod gates;
 mod input;
 mod limit_gate;
 mod queue;
+mod session_change;
 mod step_context;
 mod turn;
 
@@ -29,11 +30,12 @@ use crate::audit;
 use crate::tokens;
 use limit_gate::LimitScope;
 
-pub(crate) use limit_gate::{LimitIncrease, is_invalid_limit};
+pub(crate) use limit_gate::is_invalid_limit;
 
 pub(crate) use compaction::{CompactionResult, ContextWindows};
 pub(crate) use cow_arc::CowArc;
 pub(crate) use input::{Artifact, Input, PostedCommand};
+pub(crate) use session_change::SessionChange;
 pub use step_context::CallLimits;
 pub(crate) use step_context::{ChildUsage, StepContext, ToolLookup, ToolTraits};
 
@@ -194,8 +196,8 @@ pub(crate) struct Output {
     pub(crate) effects: Vec<Effect>,
     /// The accepted prompt, or the collected prompt it was merged into.
     pub(crate) accepted: Option<PromptId>,
-    /// A session limit to increase in the same commit.
-    pub(crate) increase: Option<LimitIncrease>,
+    /// Changes to the session to write in the same commit.
+    pub(crate) session: SessionChange,
 }
 
 /// Work to start or stop after the commit.

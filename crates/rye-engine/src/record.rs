@@ -4,6 +4,7 @@
 //! collected and written by one [`commit`](Recorder::commit), which also seals them, so that such
 //! a session is listed, verified, exported, forked and followed like any other.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -292,20 +293,23 @@ impl Recorder {
         self.store.release(&self.lease).await
     }
 
-    /// Commits and releases without a runtime, for a process that is about to exit.
-    pub fn finish_blocking(mut self) {
-        let thread = std::thread::Builder::new().spawn(move || {
+    /// Commits and releases without a runtime, for a process that is about to exit. After a
+    /// failure, the missing process shows that the run was interrupted.
+    pub fn finish_blocking(mut self) -> Result<(), StoreError> {
+        let unavailable = |error: io::Error| StoreError::Unavailable(error.to_string());
+        let finish = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build();
-            if let Ok(runtime) = runtime {
-                // If this fails, the missing process shows that the run was interrupted.
-                runtime.block_on(async {
-                    let _ = self.commit().await;
-                    let _ = self.release().await;
-                });
-            }
-        });
-        if let Ok(thread) = thread {
-            let _ = thread.join();
+            runtime.map_err(unavailable)?.block_on(async {
+                let committed = self.commit().await;
+                let released = self.release().await;
+                committed.and(released)
+            })
+        };
+        // A thread of its own, because the caller may run within a runtime.
+        let thread = std::thread::Builder::new().spawn(finish);
+        match thread.map_err(unavailable)?.join() {
+            Ok(finished) => finished,
+            Err(_) => Err(StoreError::Unavailable("the writer panicked".to_owned())),
         }
     }
 }

@@ -27,7 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::Shared;
 use crate::machine::{
-    Artifact, ChildUsage, Input, LimitIncrease, Machine, PostedCommand, StepContext,
+    Artifact, ChildUsage, Input, Machine, PostedCommand, SessionChange, StepContext,
 };
 use crate::model::{Delta, ModelAnswer};
 use crate::store::{CommandKind, StoreError};
@@ -430,14 +430,14 @@ impl Runner {
         // Needed only if a gate known here closes concurrently.
         let again = (!self.machine.gates.is_empty()).then(|| input.clone());
         let mut next = self.machine.clone();
-        let output = next.handle(input, &self.step_context());
+        let mut output = next.handle(input, &self.step_context());
         let mut backoff = Backoff::default();
-        let last = loop {
+        let (last, seal) = loop {
             match self
-                .commit_with_increase(&output.batch, output.increase)
+                .commit_with_session(&output.batch, &output.session)
                 .await
             {
-                Ok(last) => break last,
+                Ok(written) => break written,
                 // Another process closed the gate first: apply its decision, then try again.
                 Err(StoreError::GateClosed(gate)) => {
                     let store = &self.shared.store;
@@ -453,8 +453,9 @@ impl Runner {
             }
         };
         self.machine = next;
+        output.batch.ops.splice(0..0, seal);
         self.publish(output.batch, last);
-        if output.increase.is_some() {
+        if output.session.increase.is_some() {
             // Continue with the increased limit.
             let _ = self.command_tx.send(ThreadCommand::Wake);
         }
@@ -468,31 +469,30 @@ impl Runner {
         Ok(output.accepted)
     }
 
-    /// Commits a batch, together with an increased session limit.
-    async fn commit_with_increase(
+    /// Commits a batch, together with the changes to the session that it requires. Returns the
+    /// number of the last event, and the seal of the changes, which is the first event.
+    async fn commit_with_session(
         &self,
         batch: &Batch,
-        increase: Option<LimitIncrease>,
-    ) -> Result<u64, StoreError> {
+        change: &SessionChange,
+    ) -> Result<(u64, Option<Op>), StoreError> {
         let mut batch = batch.clone();
-        let Some(increase) = increase else {
-            return self.commit(batch).await;
-        };
+        if *change == SessionChange::default() {
+            return Ok((self.commit(batch).await?, None));
+        }
         let shared = &self.shared;
         let _alone = shared.writing.lock().await;
-        let mut data = Arc::unwrap_or_clone(shared.data());
-        increase.apply(&mut data.limits);
-        data.updated_at = shared.clock.now();
+        let Some(data) = change.apply(&shared.data(), shared.clock.now()) else {
+            return Ok((self.commit(batch).await?, None));
+        };
         let data = Arc::new(data);
         batch.push(Op::PutSession(Arc::clone(&data)));
-        // The seal goes first: published events are numbered backwards from the last one.
-        if let Some(seal) = shared.seal_rows(&batch) {
-            batch.ops.insert(0, seal);
-        }
+        let seal = shared.seal_rows(&batch);
+        batch.ops.splice(0..0, seal.clone());
         let last = self.commit(batch).await?;
         shared.budget.set_limits(data.limits);
         shared.set_data(data);
-        Ok(last)
+        Ok((last, seal))
     }
 
     async fn commit(&self, batch: Batch) -> Result<u64, StoreError> {

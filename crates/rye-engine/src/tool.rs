@@ -28,7 +28,7 @@ use lillux::redact::{RedactStream, Redactor};
 pub(crate) use approval::request_approval;
 pub use approval::{
     APPROVE, APPROVE_PROJECT, APPROVE_SESSION, ApprovalRequirement, DENY, DRIFT, RESOLVED_PATH,
-    WORKING_DIR, resolve_approval,
+    TOOL_ID, WORKING_DIR, resolve_approval,
 };
 pub use request::{DecisionRequest, VAULT};
 pub use rye_protocol::EffectClass;

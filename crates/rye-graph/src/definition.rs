@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use lillux::Hash;
+use rye_protocol::NodeError;
 use serde_json::Value;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use crate::condition::Condition;
+use crate::path::Scope;
 use crate::permission::Permission;
 use crate::template::Template;
 
@@ -137,7 +139,37 @@ pub(crate) struct Hook {
     pub(crate) action: Action,
 }
 
+/// Where an error of a node leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorRoute {
+    /// To the node that handles it.
+    Handler(usize),
+    /// To the next node, as without an error.
+    Continue,
+    /// The run fails.
+    Fail,
+}
+
+impl Node {
+    /// The first edge whose condition holds.
+    pub(crate) fn edge(&self, scope: &Scope<'_>) -> Option<usize> {
+        let holds = |edge: &&Edge| edge.when.as_ref().is_none_or(|when| when.holds(scope));
+        self.next.iter().find(holds).map(|edge| edge.to)
+    }
+}
+
 impl Graph {
+    /// Where an error of a node leads.
+    pub(crate) fn error_route(&self, node: &Node, error: &NodeError) -> ErrorRoute {
+        match (node.on_error, self.error_policy) {
+            _ if error.code == "not_permitted" => ErrorRoute::Fail,
+            (Some(handler), _) => ErrorRoute::Handler(handler),
+            // `on_error: continue` does not override a denied approval.
+            (None, ErrorPolicy::Continue) if error.code != "denied" => ErrorRoute::Continue,
+            (None, _) => ErrorRoute::Fail,
+        }
+    }
+
     /// Names of the nodes, in file order.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())

@@ -39,6 +39,15 @@ impl EventListener {
         Self(Arc::new(on_line))
     }
 
+    /// A listener that receives only the lines about gates.
+    pub(crate) fn for_gates(self) -> Self {
+        Self::new(move |line| {
+            if let RunEvent::Gate { .. } | RunEvent::GateClosed { .. } = line.event {
+                self.notify(line);
+            }
+        })
+    }
+
     pub(crate) fn notify(&self, line: &JournalLine) {
         (self.0)(line);
     }
@@ -123,6 +132,19 @@ impl Journal {
             at: record::now().0,
             event,
             gate: None,
+        }
+    }
+
+    /// A line about a gate that is in the history already.
+    pub(crate) fn pending_gate(&self, gate: &Gate) -> JournalLine {
+        JournalLine {
+            run: self.session.clone(),
+            seq: self.seq,
+            at: record::now().0,
+            event: RunEvent::Gate {
+                gate: gate.id.clone(),
+            },
+            gate: Some(Box::new(gate.clone())),
         }
     }
 
@@ -211,8 +233,10 @@ impl Drop for Journal {
             });
         }
         self.flush();
-        if let Some(recorder) = self.recorder.take() {
-            recorder.finish_blocking();
+        if let Some(recorder) = self.recorder.take()
+            && let Err(error) = recorder.finish_blocking()
+        {
+            tracing::error!(run = %self.session, %error, "cannot record the end of the run");
         }
     }
 }

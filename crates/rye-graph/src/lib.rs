@@ -60,6 +60,7 @@ mod path;
 mod permission;
 mod primitive;
 mod problem;
+mod replay;
 mod standalone;
 mod template;
 mod trust;
@@ -75,6 +76,7 @@ pub use journal::{EventListener, JournalLine};
 pub use parse::ParsedGraph;
 pub use primitive::{OpenStore, ResumeError, RunOptions, StateGraph};
 pub use problem::{Problem, Severity};
+pub use replay::{GraphReplay, StepDifference, replay};
 pub use rye_protocol::{
     EffectClass, GraphChange, NodeError, NodeOutcome, RunEvent, RunStart, RunStatus,
 };

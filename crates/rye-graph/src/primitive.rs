@@ -153,7 +153,9 @@ impl StateGraph {
             },
         );
         walker.depth = depth;
-        walker.listener = self.listener.clone().filter(|_| depth == 0);
+        // Of nested graphs, only the gates: the user must answer them.
+        let listener = self.listener.clone();
+        walker.listener = listener.map(|it| if depth == 0 { it } else { it.for_gates() });
         walker.trust = trust_policy(self.trust.clone(), self.key.as_deref());
         let setup = RunSetup {
             store: self.store().map_err(|error| failure(&error))?,

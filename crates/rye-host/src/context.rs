@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::log::is_logging;
 use crate::meta_tools;
 use crate::settings::{self, ConfigVerdict, Directories, Options, Settings, SettingsError};
+use crate::trusted_keys::TrustedKeys;
 
 /// Receives notices for the user.
 pub trait Reporter: Send + Sync {
@@ -205,6 +206,29 @@ impl Context {
             },
         };
         Ok(self.signing_key.get_or_init(|| key).as_ref())
+    }
+
+    /// The keys that the spaces trust.
+    pub fn trusted_keys(&self) -> TrustedKeys {
+        let dirs = &self.settings.dirs;
+        TrustedKeys {
+            project: dirs.project.value.clone(),
+            user: self.user().map(Into::into),
+            bundles: dirs.system_space.value.clone(),
+            embedded: &SYSTEM,
+        }
+    }
+
+    /// Name of the user, for the record of decisions: the owner of the user's key, or else the login
+    /// name.
+    pub fn user_name(&self) -> Result<String, Failure> {
+        let owner = self.signing_key()?.and_then(|key| {
+            let key = key.public().fingerprint();
+            self.trusted_keys().owner(&key.to_string())
+        });
+        let login = || settings::variable("USER").filter(|name| !name.is_empty());
+        let login = || login().map(|name| name.to_string_lossy().into_owned());
+        Ok(owner.or_else(login).unwrap_or_else(|| "unknown".to_owned()))
     }
 
     /// The user's key, or the failure that there is none.

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use lillux::durable;
 use lillux::process::Supervisor;
+use rye_engine::Engine;
 use rye_engine::compaction::Settings;
 use rye_engine::guides::Guides;
-use rye_engine::protocol::{Archive, Gate, GateId};
-use rye_engine::store::{PostOutcome, StoreError};
+use rye_engine::protocol::{Archive, Gate};
+use rye_engine::store::StoreError;
 use rye_engine::tool::VAULT;
-use rye_engine::{Decision, Engine};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -24,8 +24,8 @@ use crate::replay::{self, CurrentSetup, ReplayOutcome};
 use crate::sandbox::{ConfinementPolicy, SandboxOptions, default_kind, load_sandbox_policy};
 use crate::settings;
 use crate::{
-    Catalogue, FileGuides, HostError, MetaTools, SandboxKind, SqliteStore, TrustedKeys,
-    builder_with_store, load_compaction, meta_tools, store,
+    Catalogue, FileGuides, HostError, MetaTools, SandboxKind, SqliteStore, builder_with_store,
+    load_compaction, meta_tools, store,
 };
 
 /// How long to wait for the store to close. Takes a moment unless the disk hangs.
@@ -139,7 +139,7 @@ pub(crate) fn run_engine<T>(
                 .guides(guides);
         }
         if let Some(key) = context.signing_key()?.cloned() {
-            let trusted = TrustedKeys::new(&context.roots()?);
+            let trusted = context.trusted_keys();
             builder = builder
                 .sign_with(key)
                 .require_signed_decisions(move |name| trusted.user_key(name));
@@ -265,28 +265,6 @@ pub fn runtime() -> Result<Runtime, Failure> {
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
 pub fn start_failure(error: io::Error) -> Failure {
     Failure::failed("runtime", format_args!("cannot start the engine: {error}"))
-}
-
-/// Posts a decision in the name of the current user.
-pub async fn decide(
-    engine: &Engine,
-    gate: &GateId,
-    action: &str,
-    value: Value,
-    source: &str,
-) -> Result<PostOutcome, Failure> {
-    let decision = Decision {
-        action: action.to_owned(),
-        value,
-        by: current_user(),
-        source: source.to_owned(),
-    };
-    Ok(engine.decide(gate, decision).await?)
-}
-
-/// Name of the user, for the record of a decision.
-pub fn current_user() -> String {
-    std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned())
 }
 
 /// The command that answers a gate.

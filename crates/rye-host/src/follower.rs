@@ -13,10 +13,10 @@ use rye_engine::protocol::{
 };
 use rye_engine::store::StoreError;
 use rye_engine::tool::DRIFT;
-use rye_engine::{BoxFuture, Engine, Prompt, Session, SessionFollower, SessionUpdate};
+use rye_engine::{BoxFuture, Decision, Engine, Prompt, Session, SessionFollower, SessionUpdate};
 use serde_json::{Value, json};
 
-use crate::engine::{answer_command, decide};
+use crate::engine::answer_command;
 use crate::failure::{Failure, FailureKind};
 use detach::Detach;
 use outcome::FinishedPrompts;
@@ -68,6 +68,8 @@ pub struct Follower<'a> {
     pub observer: &'a dyn SessionObserver,
     /// Name of the interface, for the record of decisions.
     pub source: &'static str,
+    /// Name of the user, for the record of decisions.
+    pub by: &'a str,
     /// Approve without asking: the gates of the prompt, or of the whole session when resuming.
     pub yes: bool,
     /// Wait at a gate if no person can be asked.
@@ -320,8 +322,14 @@ impl Follower<'_> {
     }
 
     async fn decide(&self, gate: &GateId, action: &str) -> Result<(), Failure> {
-        let decided = decide(self.engine, gate, action, Value::Null, self.source);
-        decided.await.map(drop)
+        let decision = Decision {
+            action: action.to_owned(),
+            value: Value::Null,
+            by: self.by.to_owned(),
+            source: self.source.to_owned(),
+        };
+        self.engine.decide(gate, decision).await?;
+        Ok(())
     }
 }
 

@@ -21,14 +21,13 @@ use tokio::runtime::Handle;
 use crate::batch::Batch;
 use crate::call_gates::CallGates;
 use crate::context::Context;
-use crate::engine::{current_user, database};
+use crate::engine::database;
 use crate::failure::Failure;
 use crate::load::{CopiedItem, LoadedItem, NewCopy, load, new_copy};
 use crate::runs::background;
 use crate::search::{VerifiedResults, search};
 use crate::settings::{Options, Origin};
 use crate::sign::{SignTargets, sign, unsigned_items};
-use crate::trusted_keys::TrustedKeys;
 use crate::{call, help, store};
 
 /// Number of projects to cache. When it is exceeded, the cache is cleared.
@@ -145,7 +144,7 @@ impl ItemGateway {
             return Ok(Arc::clone(gates));
         }
         let store = store(&database(context)?)?;
-        let trust = TrustedKeys::new(&context.roots()?);
+        let trust = context.trusted_keys();
         let opened = Arc::new(CallGates::new(
             store,
             trust,
@@ -309,8 +308,8 @@ impl Gateway for ItemGateway {
         call: &GatedCall,
         is_approved: bool,
     ) -> Result<String, GatewayError> {
-        self.with_gates(project, async |gates, _| {
-            let by = current_user();
+        self.with_gates(project, async |gates, context| {
+            let by = context.user_name()?;
             let recorded = gates.record(project, call, is_approved, &by);
             Ok(recorded.await?)
         })

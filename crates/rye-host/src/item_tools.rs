@@ -26,6 +26,9 @@ use serde_json::Value;
 use crate::credentials::dotenv_secrets;
 use crate::project_approvals::ProjectApprovals;
 
+/// Name of the service.
+pub(crate) const SERVICE: &str = "rye";
+
 /// The primitive that only sends HTTP requests; its tools neither run programs nor use files.
 const HTTP_CLIENT: &str = "rye/core/primitives/http_client";
 
@@ -293,7 +296,7 @@ pub(crate) fn tool_failure(error: &impl ToString) -> ToolProviderError {
 
 impl ToolProvider for ItemTools {
     fn service(&self) -> &'static str {
-        "rye"
+        SERVICE
     }
 
     fn working_dir(&self) -> Option<String> {
@@ -352,6 +355,14 @@ impl ToolProvider for ItemTools {
         tool: &'a ResolvedTool,
         by: &'a str,
     ) -> BoxFuture<'a, Result<(), ToolProviderError>> {
-        Box::pin(async move { self.approvals.write(tool, by) })
+        Box::pin(async move {
+            // `rye gate approve` stores the approval itself.
+            if let Ok(library) = self.executor.library()
+                && self.approvals.find(tool, &library.trust()) == StoredApproval::Granted
+            {
+                return Ok(());
+            }
+            self.approvals.write(&tool.id, &tool.hash, by)
+        })
     }
 }

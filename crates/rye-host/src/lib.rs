@@ -140,6 +140,7 @@ pub use model_script::{SCRIPT_HEADER, model_script};
 pub use models::{MODELS_FILE, ModelsError, load_models};
 pub use oauth::HttpRefresher;
 pub use policy_file::{POLICY_FILE, PolicyError, load_policy};
+pub use project_approvals::store_project_approval;
 pub use rye_model::{Catalogue, ModelSummary, Overrides, Script, ScriptCall, ScriptedAnswer, Step};
 pub use rye_store::{FileReport, Integrity, SqliteStore, diagnose};
 use sandbox::HostSandboxes;

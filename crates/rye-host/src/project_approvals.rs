@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 use lillux::keys::SigningKey;
 use lillux::{Hash, durable, sanitize_line};
+use rye_engine::audit::CHAIN_HASH;
+use rye_engine::protocol::Gate;
+use rye_engine::tool::TOOL_ID;
 use rye_engine::tool_provider::{ResolvedTool, StoredApproval, ToolProviderError};
 use rye_items::CommentStyle;
 use rye_items::signature::{self, APPROVAL, Binding};
@@ -18,7 +21,8 @@ use rye_items::verify::{self, SignatureFormat};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::item_tools::tool_failure;
+use crate::failure::Failure;
+use crate::item_tools::{SERVICE, tool_failure};
 
 /// Directory of the approvals, relative to the project's `.ai/`.
 const DIR: &str = "config/agent/approved";
@@ -103,8 +107,8 @@ impl ProjectApprovals {
         names
     }
 
-    /// Writes a signed approval.
-    pub(crate) fn write(&self, tool: &ResolvedTool, by: &str) -> Result<(), ToolProviderError> {
+    /// Writes a signed approval of the chain with this hash.
+    pub(crate) fn write(&self, tool: &str, hash: &str, by: &str) -> Result<(), ToolProviderError> {
         let key = self.key.as_ref().ok_or_else(|| {
             tool_failure(&"there is no key to sign the approval\nhint: rye keys generate")
         })?;
@@ -114,13 +118,13 @@ impl ProjectApprovals {
             "# This tool may run without asking in this project directory, as long as its chain \
              hash is unchanged.\n\
              tool: {}\nchain_hash: {}\nproject: {}\nby: {}\n",
-            json!(tool.id),
-            json!(tool.hash),
+            json!(tool),
+            json!(hash),
             json!(self.project),
             json!(by)
         );
         let dir_hash = Hash::digest(&self.project).to_hex();
-        let name = format!("{}-{dir_hash:.16}.yaml", tool.hash);
+        let name = format!("{hash}-{dir_hash:.16}.yaml");
         let binding = Binding::new(APPROVAL, format!("{DIR}/{name}"));
         let comment = CommentStyle::HASH;
         let signed = signature::sign(text.as_bytes(), &comment, &binding, key, &time, None);
@@ -134,6 +138,24 @@ impl ProjectApprovals {
         durable::write(&path, &signed, 0o644, durable::IfExists::Replace)
             .map_err(|error| tool_failure(&error))
     }
+}
+
+/// Stores the approval for the project that the answer to a gate contains, so that it counts before
+/// the call runs.
+pub fn store_project_approval(
+    gate: &Gate,
+    project: &Path,
+    key: Option<Arc<SigningKey>>,
+    by: &str,
+) -> Result<(), Failure> {
+    let text = |key: &str| gate.context.get(key).and_then(serde_json::Value::as_str);
+    let tool = text(TOOL_ID).and_then(|tool| tool.split_once(':'));
+    let tool = tool.filter(|(service, _)| *service == SERVICE);
+    let (Some((_, tool)), Some(hash)) = (tool, text(CHAIN_HASH)) else {
+        return Ok(());
+    };
+    let written = ProjectApprovals::new(project, key).write(tool, hash, by);
+    written.map_err(|error| Failure::failed("approval_not_stored", error))
 }
 
 /// Whether a file is an approval with a trusted signature.

@@ -9,6 +9,7 @@
 mod compare;
 mod harness;
 mod recording;
+mod run;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,8 @@ use std::time::Duration;
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::guides::Guides;
 use rye_engine::protocol::{
-    Archive, EventKind, Limits, Millis, ModelContext, PromptId, QueueMode, Thread,
+    self, Archive, EventKind, Limits, Millis, ModelContext, PromptId, QueueMode, SessionStatus,
+    Thread, Usage,
 };
 use rye_engine::sandbox::Sandbox;
 use rye_engine::store::{Claim, StoreError};
@@ -29,8 +31,9 @@ use tokio::sync::mpsc;
 
 pub use compare::Difference;
 use harness::{ExternalAction, Harness, RecordedModels, RecordedTool};
-use recording::{Ending, RecordedPrompt, ThreadRecording};
+use recording::{Ending, RecordedPrompt, ThreadRecording, shared_entries};
 pub(crate) use recording::{StepKind, path, steps};
+pub use run::{RunReplay, replay_run};
 
 /// The current configuration, which the replay uses.
 pub struct CurrentSetup {
@@ -130,13 +133,22 @@ impl<'a> ThreadReplay<'a> {
     ) -> Result<Self, ReplayError> {
         let clock = Arc::<SkippableClock>::default();
         let engine = engine(harness, &clock, setup)?;
-        let new = NewSession {
-            user_id: archive.session.user_id.clone(),
-            model: archive.session.model.clone(),
-            role: archive.session.role.clone(),
-            ..NewSession::default()
+        let session = match shared_history(archive, thread) {
+            Some(shared) => {
+                let id = shared.session.id.clone();
+                engine.import(shared, |_| None).await?;
+                engine.open_session(&id, Claim::IfFree).await?
+            }
+            None => {
+                let new = NewSession {
+                    user_id: archive.session.user_id.clone(),
+                    model: archive.session.model.clone(),
+                    role: archive.session.role.clone(),
+                    ..NewSession::default()
+                };
+                engine.create_session(new).await?
+            }
         };
-        let session = engine.create_session(new).await?;
         harness.attach(&session);
         Ok(Self {
             thread,
@@ -232,6 +244,34 @@ impl<'a> ThreadReplay<'a> {
         self.engine.shutdown().await?;
         Ok(found)
     }
+}
+
+/// The history that the thread of a fork shares with the session it was forked from, as a session
+/// to start from; `None` if it shares none.
+fn shared_history(archive: &Archive, thread: &Thread) -> Option<Archive> {
+    let mut entries = path(archive, thread);
+    entries.truncate(shared_entries(archive, &entries));
+    let last = entries.last()?;
+    let session = &archive.session;
+    Some(Archive {
+        threads: vec![Thread {
+            id: thread.id.clone(),
+            leaf: Some(last.id.clone()),
+            leaf_hash: last.hash.clone(),
+            ..Thread::new(session.id.clone(), &thread.key, thread.created_at)
+        }],
+        session: protocol::Session {
+            status: SessionStatus::Running,
+            usage: Usage::default(),
+            limits: Limits::default(),
+            ..session.clone()
+        },
+        entries,
+        prompts: Vec::new(),
+        gates: Vec::new(),
+        gate_refs: Vec::new(),
+        events: Vec::new(),
+    })
 }
 
 /// A clock that can be moved forward.

@@ -18,12 +18,16 @@ use lillux::keys::SigningKey;
 use lillux::process::Handle;
 use lillux::watch::Watch;
 use lillux::{PathContext as _, time};
+use rye_engine::Decision;
+use rye_engine::audit;
 use rye_engine::protocol::{
-    CallId, Entry, EntryKind, ErrorCode, ErrorInfo, EventKind, Message, Part, Purpose,
-    ResultStatus, Role, Run, RunStatus, Session, SessionId,
+    CallId, Entry, EntryKind, ErrorCode, ErrorInfo, EventKind, Gate, Message, Part, Purpose,
+    Resolution, ResultStatus, Role, Run, RunStatus, Session, SessionId,
 };
 use rye_engine::record::{NewRecord, Recorder, now};
-use rye_engine::store::{Claim, Holder, SessionFilter, SessionStore, StoreError};
+use rye_engine::store::{
+    Claim, Holder, InboxMessage, PostOutcome, SessionFilter, SessionStore, StoreError,
+};
 use rye_graph::RunRecord;
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -77,6 +81,20 @@ pub struct RunView {
 }
 
 impl RunView {
+    /// The run that a session records; `None` if it records none.
+    pub fn of_session(session: &Session, holders: &[Holder], gates: &[Gate]) -> Option<Self> {
+        let holder = holders.iter().find(|it| it.session == session.id);
+        // A nested run belongs to the run whose id it continues.
+        let nested = format!("{}.", session.id);
+        let is_own = |gate: &SessionId| *gate == session.id || gate.as_str().starts_with(&nested);
+        Some(Self {
+            run: session.run.clone()?,
+            holder: holder.cloned(),
+            has_pending_gate: gates.iter().any(|gate| is_own(&gate.origin.session)),
+            session: session.clone(),
+        })
+    }
+
     /// Id of the run.
     pub fn id(&self) -> &str {
         self.session.id.as_str()
@@ -115,8 +133,6 @@ impl RunView {
             RunState::Running => "running",
             RunState::Waiting => "waiting",
             RunState::Lost => "lost",
-            RunState::Ended(RunStatus::Completed) if !self.is_graph() => "success",
-            RunState::Ended(RunStatus::Failed) if !self.is_graph() => "error",
             RunState::Ended(status) => status.as_str(),
         }
     }
@@ -259,19 +275,7 @@ impl Runs {
         let (sessions, holders, gates) = found?;
         let sessions = sessions.into_iter().filter(|it| it.parent.is_none());
         let mut runs: Vec<_> = sessions
-            .filter_map(|session| {
-                let holder = holders.iter().find(|it| it.session == session.id);
-                // A nested run belongs to the run whose id it continues.
-                let nested = format!("{}.", session.id);
-                let is_own =
-                    |gate: &SessionId| *gate == session.id || gate.as_str().starts_with(&nested);
-                Some(RunView {
-                    run: session.run.clone()?,
-                    holder: holder.cloned(),
-                    has_pending_gate: gates.iter().any(|gate| is_own(&gate.origin.session)),
-                    session,
-                })
-            })
+            .filter_map(|session| RunView::of_session(&session, &holders, &gates))
             .collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.session.created_at));
         Ok(runs)
@@ -328,6 +332,28 @@ impl Runs {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => Ok(removed.at("remove", &log)?),
         }
+    }
+
+    /// Decides about a gate of a run, signed with the user's key. The answer is valid only with a
+    /// key.
+    pub fn decide(&self, gate: &Gate, decision: Decision) -> Result<PostOutcome, Failure> {
+        let mut resolution = Resolution {
+            action: decision.action,
+            value: decision.value,
+            by: decision.by,
+            at: now(),
+            source: decision.source,
+            receipt: None,
+        };
+        if let Some(key) = &self.key {
+            resolution.receipt = Some(Box::new(audit::receipt(gate, &resolution, key)));
+        }
+        let message = InboxMessage::Resolve {
+            gate: gate.id.clone(),
+            resolution,
+        };
+        let posted = self.store.post(&gate.origin.session, message);
+        Ok(self.runtime.block_on(posted)?)
     }
 
     /// Records the end of a single call whose process was killed.

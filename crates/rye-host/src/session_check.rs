@@ -52,6 +52,12 @@ pub fn trusted_key(trust: &Trust<'_>, name: &str) -> Option<PublicKey> {
     Some(trust.key_status(fingerprint).ok()?.key.clone())
 }
 
+/// The owner of the trusted key with a fingerprint.
+pub fn key_owner(trust: &Trust<'_>, name: &str) -> Option<String> {
+    let fingerprint: Fingerprint = name.parse().ok()?;
+    trust.key_status(fingerprint).ok()?.owner.clone()
+}
+
 /// Reads an exported file.
 pub fn read_sessions(
     path: &Path,

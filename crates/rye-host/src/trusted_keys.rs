@@ -2,22 +2,23 @@
 //! by keys of the user or the system, because a project must not choose its own approvers.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lillux::keys::{Fingerprint, PublicKey};
 use rye_engine::audit;
 use rye_engine::protocol::{Gate, Resolution};
 use rye_executor::Roots;
 use rye_graph::TrustPolicy;
-use rye_items::trust::Trust;
+use rye_items::trust::{Trust, TrustedKey};
 use rye_items::{EmbeddedBundle, Spaces};
 
 /// The keys that the spaces of a project trust. Reads the trust stores for every lookup.
 #[derive(Debug)]
 pub struct TrustedKeys {
-    project: PathBuf,
-    user: Option<PathBuf>,
-    bundles: Vec<PathBuf>,
-    embedded: &'static EmbeddedBundle,
+    pub(crate) project: PathBuf,
+    pub(crate) user: Option<PathBuf>,
+    pub(crate) bundles: Vec<PathBuf>,
+    pub(crate) embedded: &'static EmbeddedBundle,
 }
 
 impl TrustedKeys {
@@ -33,21 +34,35 @@ impl TrustedKeys {
 
     /// The public key with a fingerprint, if the user or the system trusts it.
     pub fn user_key(&self, name: &str) -> Option<PublicKey> {
-        self.find_key(None, name)
+        self.find_key(None, name).map(|trusted| trusted.key.clone())
     }
 
-    fn find_key(&self, project: Option<&Path>, name: &str) -> Option<PublicKey> {
+    /// The owner of the key with a fingerprint, if the user or the system trusts it.
+    pub fn owner(&self, name: &str) -> Option<String> {
+        self.find_key(None, name)?.owner.clone()
+    }
+
+    /// The name of the person who made a decision: the owner of the key that signed it, or else
+    /// the name in the decision.
+    pub fn approver(&self, resolution: &Resolution) -> String {
+        let receipt = resolution.receipt.as_ref();
+        let owner = receipt.and_then(|receipt| self.owner(&receipt.key));
+        owner.unwrap_or_else(|| resolution.by.clone())
+    }
+
+    fn find_key(&self, project: Option<&Path>, name: &str) -> Option<Arc<TrustedKey>> {
         let fingerprint: Fingerprint = name.parse().ok()?;
         let (user, bundles) = (self.user.as_deref(), &self.bundles);
         let spaces = Spaces::open(project, user, bundles, self.embedded).ok()?;
         let trusted = Trust::new(&spaces).key_status(fingerprint).ok()?;
-        Some(trusted.key.clone())
+        Some(trusted)
     }
 }
 
 impl TrustPolicy for TrustedKeys {
     fn key(&self, name: &str) -> Option<PublicKey> {
-        self.find_key(Some(&self.project), name)
+        let trusted = self.find_key(Some(&self.project), name)?;
+        Some(trusted.key.clone())
     }
 
     fn receipt(&self, gate: &Gate, resolution: &Resolution) -> Result<bool, String> {

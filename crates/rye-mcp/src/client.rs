@@ -28,8 +28,8 @@ mod yaml;
 
 pub use call::ToolCall;
 pub use config::{
-    DEFAULT_CALL_TIMEOUT, DEFAULT_IDLE_TIMEOUT, DEFAULT_MAX_MESSAGE, DEFAULT_START_TIMEOUT,
-    OAUTH_KEYS, Protocol, ServerConfig, Transport,
+    DEFAULT_CALL_TIMEOUT, DEFAULT_IDLE_TIMEOUT, DEFAULT_INSTALL_TIMEOUT, DEFAULT_MAX_MESSAGE,
+    DEFAULT_START_TIMEOUT, OAUTH_KEYS, Protocol, ServerConfig, Transport,
 };
 pub use connect::ServerSpec;
 pub use diagnostics::Diagnostics;

@@ -169,6 +169,10 @@ pub enum RunEvent {
         /// Output of the graph, if the node is a return.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Value>,
+        /// Result of the call or decision, if the state or the next node depends on it and it is
+        /// not too long.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
         /// The next node.
         next: Option<String>,
         /// Whether the run fails because no node handles the error.

@@ -15,6 +15,10 @@ pub struct Session {
     pub user_id: Option<String>,
     /// The owner's organisation.
     pub org_id: Option<String>,
+    /// What the session is about: the start of its first prompt, unless the user chose another
+    /// title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The directory the agent works in.
     pub workspace: Option<String>,
     /// How the session is used.
@@ -62,7 +66,7 @@ pub struct Session {
     pub metadata: Map<String, Value>,
     /// Creation time.
     pub created_at: Millis,
-    /// Time of the last change.
+    /// Time of the last change, or of the end of the last turn.
     pub updated_at: Millis,
 }
 
@@ -73,6 +77,7 @@ impl Session {
             id,
             user_id: None,
             org_id: None,
+            title: None,
             workspace: None,
             purpose,
             status: SessionStatus::Running,

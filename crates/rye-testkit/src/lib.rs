@@ -20,3 +20,4 @@
 
 pub mod provider;
 pub mod store_contract;
+pub mod wrapped_store;

@@ -37,6 +37,7 @@ pub(super) fn of_session(session: &Session) -> String {
 /// Hash of the fields that never change during a session.
 pub(super) fn of_fixed_session(session: &Session) -> String {
     row(&Session {
+        title: None,
         status: SessionStatus::default(),
         limits: Limits::default(),
         usage: Usage::default(),

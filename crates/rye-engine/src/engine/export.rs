@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lillux::keys::PublicKey;
 use rye_protocol::{
-    Archive, Batch, Entry, EntryId, EventKind, ForkPoint, Op, Purpose, Run, RunStatus,
+    Archive, Batch, Entry, EntryId, Event, EventKind, ForkPoint, Op, Purpose, Run, RunStatus,
     Session as SessionData, SessionId, SessionStatus, Thread, ThreadId, Usage,
 };
 
@@ -74,6 +74,34 @@ impl Engine {
         let written = store.commit(&lease, archive_batch(archive)).await;
         store.release(&lease).await?;
         written.map(|_| untrusted)
+    }
+
+    /// Changes the title of a session that no host holds.
+    pub async fn set_title(&self, id: &SessionId, title: &str) -> Result<(), StoreError> {
+        let store = &self.inner.store;
+        let lease = store.claim(id, Claim::IfFree).await?;
+        let written = async {
+            let archive = store.archive(id).await?;
+            let mut archive = archive.ok_or_else(|| no_session(id))?;
+            let now = self.inner.clock.now();
+            archive.session.title = Some(title.to_owned());
+            archive.session.updated_at = now;
+            let mut batch = Batch::default();
+            batch.push(Op::PutSession(Arc::new(archive.session.clone())));
+            if let Some(key) = &self.inner.key {
+                let is_seal = |event: &Event| matches!(event.kind, EventKind::Sealed { .. });
+                let seal = if archive.events.iter().any(is_seal) {
+                    audit::seal_rows(id, &batch.ops, now, key)
+                } else {
+                    audit::seal_archive(&archive, now, key)
+                };
+                batch.push(Op::Event(None, Arc::new(seal)));
+            }
+            store.commit(&lease, batch).await
+        };
+        let written = written.await;
+        store.release(&lease).await?;
+        written.map(drop)
     }
 
     /// Creates a session with the history of another one up to an entry; by default, up to the

@@ -79,21 +79,15 @@ impl Session {
     /// Restores the status that a failed session had before.
     pub(super) async fn clear_failure(&self) -> Result<(), StoreError> {
         let shared = self.shared();
-        let _guard = shared.writing.lock().await;
-        let mut data = Arc::unwrap_or_clone(shared.data());
-        if data.status != SessionStatus::Error {
+        if self.status() != SessionStatus::Error {
             return Ok(());
         }
-        data.status = data.status_before_error.take().unwrap_or_default();
-        data.updated_at = shared.clock.now();
-        let data = Arc::new(data);
-        let mut batch = Batch::default();
-        batch.push(Op::PutSession(Arc::clone(&data)));
-        batch.ops.extend(shared.seal_rows(&batch));
-        shared.store.commit(&shared.lease, batch).await?;
-        let paused = data.status == SessionStatus::Paused;
+        self.change_data(|data| {
+            data.status = data.status_before_error.take().unwrap_or_default();
+        })
+        .await?;
+        let paused = self.status() == SessionStatus::Paused;
         shared.paused.store(paused, Ordering::Release);
-        shared.set_data(data);
         Ok(())
     }
 }

@@ -1,16 +1,53 @@
 //! Queries on stored sessions, prompts and gates.
 
 use rye_protocol::{
-    Gate, GateId, PromptId, QueuedPrompt, Session as SessionData, SessionId, ThreadId,
+    EntryKind, Gate, GateId, PromptId, QueuedPrompt, Session as SessionData, SessionId, ThreadId,
 };
 
 use super::Engine;
-use crate::store::StoreError;
+use crate::store::{Holder, StoreError};
+
+/// How many entries before the end of a thread are searched for the model that answered.
+const MAX_SEARCHED: usize = 20;
 
 impl Engine {
     /// Whether a live process holds a session.
     pub async fn is_held(&self, id: &SessionId) -> Result<bool, StoreError> {
         Ok(!self.inner.store.holders(Some(id)).await?.is_empty())
+    }
+
+    /// The live processes that hold sessions.
+    pub async fn holders(&self) -> Result<Vec<Holder>, StoreError> {
+        self.inner.store.holders(None).await
+    }
+
+    /// The model of a session: the one that answered last in the thread that changed last, or else
+    /// the one that answers its next prompt.
+    pub async fn current_model(&self, id: &SessionId) -> Result<Option<String>, StoreError> {
+        let store = &self.inner.store;
+        let Some(record) = store.snapshot(id).await? else {
+            return Ok(None);
+        };
+        let threads = record.threads.into_iter();
+        let Some(thread) = threads.max_by_key(|thread| thread.updated_at) else {
+            return Ok(record.session.model);
+        };
+        let mut leaf = thread.leaf.clone();
+        for _ in 0..MAX_SEARCHED {
+            let Some(entry) = leaf else { break };
+            let Some(entry) = store.entry(id, &entry).await? else {
+                break;
+            };
+            if let EntryKind::Message(message) = entry.kind
+                && message.model.is_some()
+            {
+                return Ok(message.model);
+            }
+            leaf = entry.parent;
+        }
+        let default = || Some(self.inner.models.default_name()).filter(|name| !name.is_empty());
+        let model = thread.turn.map(|turn| turn.model).or(thread.model);
+        Ok(model.or(record.session.model).or_else(default))
     }
 
     /// The stored data of a session; `None` if it does not exist.

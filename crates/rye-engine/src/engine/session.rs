@@ -438,20 +438,28 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn set_status(&self, status: SessionStatus) -> Result<(), StoreError> {
+    /// Changes the stored session in one commit.
+    pub(super) async fn change_data(
+        &self,
+        change: impl FnOnce(&mut SessionData),
+    ) -> Result<(), StoreError> {
         let shared = &self.inner.shared;
-        let guard = shared.writing.lock().await;
-        let data = Arc::new(SessionData {
-            status,
-            updated_at: shared.clock.now(),
-            ..Arc::unwrap_or_clone(shared.data())
-        });
+        let _guard = shared.writing.lock().await;
+        let mut data = Arc::unwrap_or_clone(shared.data());
+        change(&mut data);
+        data.updated_at = shared.clock.now();
+        let data = Arc::new(data);
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Arc::clone(&data)));
         batch.ops.extend(shared.seal_rows(&batch));
         shared.store.commit(&shared.lease, batch).await?;
         shared.set_data(data);
-        drop(guard);
+        Ok(())
+    }
+
+    pub(super) async fn set_status(&self, status: SessionStatus) -> Result<(), StoreError> {
+        let shared = &self.inner.shared;
+        self.change_data(|data| data.status = status).await?;
         let paused = status == SessionStatus::Paused;
         shared.paused.store(paused, Ordering::Release);
         for running in self.all_threads() {

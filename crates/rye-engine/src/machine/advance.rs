@@ -39,7 +39,7 @@ impl Step<'_> {
             return;
         }
         self.apply_increase();
-        if self.out.increase.is_some() {
+        if self.out.session.increase.is_some() {
             // Continue once the increase is committed.
             return;
         }

@@ -148,6 +148,10 @@ impl Step<'_> {
         let entry = done.summary.map(|summary| self.append(summary));
         self.machine.thread.tokens = done.tokens;
         self.add_usage(done.usage);
+        let continuation = Continuation {
+            limits: continuation.limits.remaining(&done.usage),
+            ..continuation
+        };
         let is_summarised = entry.is_some();
         self.emit(EventKind::CompactionEnd { entry, error: None });
         let model = self.machine.thread.turn.as_ref();

@@ -11,7 +11,7 @@ use super::cow_arc::CowArc;
 use super::{Effect, Step};
 use crate::arguments::{self, PARAMS};
 use crate::text::quote_truncated;
-use crate::tool::DecisionRequest;
+use crate::tool::{DecisionRequest, TOOL_ID};
 use crate::{audit, tool_provider};
 
 /// Prefix of resume keys of gates that ask whether to repeat an interrupted call.
@@ -203,7 +203,7 @@ impl Step<'_> {
             },
             expires_in: None,
             context: Map::from_iter([
-                ("tool_id".to_owned(), Value::String(tool)),
+                (TOOL_ID.to_owned(), Value::String(tool)),
                 (PARAMS.to_owned(), params),
             ]),
         };

@@ -104,7 +104,7 @@ impl Step<'_> {
             let mut limits = self.context.limits;
             increase.apply(&mut limits);
             if limits != self.context.limits {
-                self.out.increase = Some(increase);
+                self.out.session.increase = Some(increase);
             }
             return;
         }

@@ -9,6 +9,7 @@ use rye_protocol::{
 
 use super::Step;
 use super::cow_arc::CowArc;
+use super::session_change::title;
 use super::turn::new_turn;
 
 /// Order of the first prompt; leaves room for steering prompts before it.
@@ -130,6 +131,8 @@ impl Step<'_> {
         message.author.clone_from(&prompt.author);
         if prompt.compaction_continue {
             message.synthetic = Some(Synthetic::CompactionContinue);
+        } else {
+            self.out.session.title = title(&prompt.content);
         }
         self.append(EntryKind::Message(message));
         // Only the last version of the prompt is committed.

@@ -293,17 +293,24 @@ impl Step<'_> {
         if let Some(at) = prompts.position(|prompt| prompt.id == turn.prompt) {
             let mut prompt = self.machine.prompts.remove(at);
             prompt.status = status;
-            if status == PromptStatus::Done && !turn.skip_size_check && self.is_full(&turn.model) {
+            let limits = prompt.limits.remaining(&turn.usage);
+            // The summary counts as well. Without a budget for it, the next prompt compacts.
+            let is_affordable = limits
+                .reached(&Usage::default(), self.context.now)
+                .is_none();
+            let is_over = status == PromptStatus::Done && is_affordable;
+            if is_over && !turn.skip_size_check && self.is_full(&turn.model) {
                 continuation = Some(Continuation {
                     model: Some(turn.model.clone()),
                     role: prompt.role.clone(),
-                    limits: prompt.limits.remaining(&turn.usage),
+                    limits,
                 });
             }
             self.out.batch.push(Op::PutPrompt(prompt.share()));
         }
         let prompt = turn.prompt;
         self.emit(EventKind::TurnEnd { prompt, reason });
+        self.out.session.ends_turn = true;
         if continuation.is_some() {
             self.machine.thread.continuation = continuation;
             self.begin_compaction(CompactionReason::Threshold);

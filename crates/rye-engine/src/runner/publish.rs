@@ -24,7 +24,8 @@ impl Runner {
             self.timer.on_event(&kind);
             let entry = match &kind {
                 EventKind::MessageEnd { entry } => entries.iter().find(|it| it.id == *entry),
-                EventKind::Sealed { .. } => {
+                // Others seal rows outside of any thread's history.
+                EventKind::Sealed { .. } if of.is_some() => {
                     shared.set_last_seal(&self.machine.thread.seal);
                     None
                 }

@@ -29,6 +29,9 @@ pub const DRIFT: &str = "drift";
 /// Key of the gate's context: target of a symbolic link in the arguments.
 pub const RESOLVED_PATH: &str = "resolved_path";
 
+/// Key of the gate's context: id of the tool.
+pub const TOOL_ID: &str = "tool_id";
+
 /// Key of the gate's context: working directory of the call.
 pub const WORKING_DIR: &str = "working_dir";
 

@@ -9,7 +9,8 @@ use rye_engine::BoxFuture;
 use rye_engine::compaction::Settings;
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models};
 use rye_engine::protocol::{
-    Entry, EntryKind, EventKind, Message, Part, PromptId, ResultStatus, Role, Synthetic, TurnEnd,
+    Entry, EntryKind, EventKind, Limits, Message, Part, PromptId, ResultStatus, Role, Synthetic,
+    TurnEnd,
 };
 use rye_engine::store::Claim;
 use rye_engine::tool::{
@@ -293,6 +294,43 @@ async fn full_context_is_compacted_and_the_agent_continues() {
     let path = session.entries(&thread, None, usize::MAX).await.unwrap();
     let messages = rye_engine::transcript::messages(&path);
     assert_eq!(&messages[..live.messages.len()], &live.messages[..]);
+}
+
+#[tokio::test]
+async fn summary_counts_against_the_limits_of_the_prompt() {
+    // The prompt itself uses 3,910 tokens, and the summary more than the rest.
+    for (tokens, continues, summarises) in [
+        (3_910, false, false),
+        (3_920, false, true),
+        (90_000, true, true),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let model = RecordingModel::new(FULL);
+        let engine = engine(dir.path(), &model, small());
+        let session = session(&engine).await;
+        session.prompt("Look, and keep to the left.").await.unwrap();
+        until_idle(&session).await;
+        let limits = Limits {
+            tokens: Some(tokens),
+            ..Limits::default()
+        };
+        let prompt = Prompt {
+            limits,
+            ..Prompt::from("Look again.")
+        };
+        let prompt = session.prompt(prompt).await.unwrap();
+        session.wait_for_answer(&prompt).await.unwrap();
+        until_idle(&session).await;
+        let asked = model.asked.lock().unwrap().clone();
+        let is_summarised = asked.iter().any(|request| request.for_summary);
+        let has_continued =
+            asked.last().is_some_and(|request| !request.for_summary) && is_summarised;
+        assert_eq!(
+            (is_summarised, has_continued),
+            (summarises, continues),
+            "{tokens}"
+        );
+    }
 }
 
 #[tokio::test]

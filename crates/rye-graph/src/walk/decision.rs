@@ -12,7 +12,7 @@ use rye_protocol::{
 use serde_json::{Map, Value, json};
 
 use super::{InterruptedStart, NodeResult, Walker};
-use crate::definition::{Decision, Node};
+use crate::definition::{Decision, ErrorPolicy, Node};
 use crate::error::RecordError;
 use crate::journal::Journal;
 use crate::path::Scope;
@@ -97,19 +97,39 @@ impl<'g> Walker<'g> {
         interrupted: InterruptedStart,
     ) -> Result<Option<NodeResult>, RecordError> {
         let InterruptedStart { effect, starts } = interrupted;
-        let choice = match effect {
-            EffectClass::Ask => self.ask_about_interrupted(&node.name, starts).await?,
-            _ => InterruptedChoice::Skip,
+        let choice = if self.asks_about(node, effect) {
+            self.ask_about_interrupted(&node.name, starts).await?
+        } else {
+            InterruptedChoice::Skip
         };
         Ok(match choice {
             InterruptedChoice::RunAgain => None,
             InterruptedChoice::UseResult(value) => Some(NodeResult::new(Ok(value))),
             InterruptedChoice::Skip => {
-                let mut done = NodeResult::new(Err(interrupted_error()));
+                let mut done = NodeResult::new(self.skipped(node));
                 done.outcome = NodeOutcome::Interrupted;
                 Some(done)
             }
         })
+    }
+
+    /// Whether to ask the user about an interrupted call. Without a handler for the error, the run
+    /// would only fail, and the next attempt would repeat the call without asking.
+    pub(super) fn asks_about(&self, node: &Node, effect: EffectClass) -> bool {
+        effect == EffectClass::Ask || !self.handles_errors(node)
+    }
+
+    /// The result of an interrupted call that is skipped: the error, if the graph handles it.
+    pub(super) fn skipped(&self, node: &Node) -> Result<Value, NodeError> {
+        if self.handles_errors(node) {
+            Err(interrupted_error())
+        } else {
+            Ok(Value::Null)
+        }
+    }
+
+    fn handles_errors(&self, node: &Node) -> bool {
+        node.on_error.is_some() || self.graph.error_policy == ErrorPolicy::Continue
     }
 
     /// Asks the user what to do with an interrupted call.
@@ -174,6 +194,11 @@ impl<'g> Walker<'g> {
             };
             // The deadline stays the one of the gate that was opened first.
             if is_same(&former, &gate) && self.accepts(&former, &former.status) {
+                if let (Some(listener), Some(journal)) = (&self.listener, &self.journal)
+                    && former.status.is_pending()
+                {
+                    listener.notify(&journal.pending_gate(&former));
+                }
                 return Ok(Ok((store, former)));
             }
             if former.status.is_pending() {
@@ -194,10 +219,11 @@ impl<'g> Walker<'g> {
             let mut line = journal.push(RunEvent::Gate { gate: id });
             line.gate = Some(Box::new(gate.clone()));
             journal.open_gate(&gate);
+            // The listener may answer it, so it is in the store first.
+            journal.commit().await?;
             if let Some(listener) = &self.listener {
                 listener.notify(&line);
             }
-            journal.commit().await?;
         }
         Ok(Ok((store, gate)))
     }

@@ -164,7 +164,7 @@ impl<'g> Walker<'g> {
                     ItemEvent::GateClosed(gate, status) => {
                         let status = status?;
                         if self.accepts(&gate, &status) {
-                            self.item_decided(items, index, &gate, status);
+                            self.item_decided(node, items, index, &gate, status);
                         } else {
                             to_ask.push_back((index, starts));
                         }
@@ -178,6 +178,7 @@ impl<'g> Walker<'g> {
     /// Applies the decision about an interrupted item.
     fn item_decided(
         &mut self,
+        node: &Node,
         items: &mut Items<'_>,
         index: usize,
         gate: &Gate,
@@ -193,7 +194,7 @@ impl<'g> Walker<'g> {
                 self.record_item_end(items, index, Ok(value), false);
             }
             InterruptedChoice::Skip => {
-                self.record_item_end(items, index, Err(interrupted_error()), false);
+                self.record_item_end(items, index, self.skipped(node), false);
             }
         }
     }
@@ -317,7 +318,7 @@ impl<'g> Walker<'g> {
                 {
                     self.record_item_end(items, index, Ok(cached), true);
                 }
-                EffectClass::Ask => to_ask.push((index, starts)),
+                effect if self.asks_about(node, effect) => to_ask.push((index, starts)),
                 _ => self.record_item_end(items, index, Err(interrupted_error()), false),
             }
         }

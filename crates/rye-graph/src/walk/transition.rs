@@ -5,10 +5,13 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 
 use super::{LAST_ERROR, NodeResult, Walker};
-use crate::definition::{ErrorPolicy, HookEvent, Node};
+use crate::definition::{ErrorRoute, HookEvent, Node, NodeKind};
 use crate::error::RecordError;
 use crate::path::Scope;
 use rye_protocol::{NodeError, NodeOutcome, RunEvent};
+
+/// Size limit of a result in the history, in bytes.
+const MAX_RESULT_BYTES: usize = 64 << 10;
 
 /// Size limit of the state in bytes.
 const MAX_STATE_BYTES: usize = 64 << 20;
@@ -52,14 +55,10 @@ impl<'g> Walker<'g> {
         self.state.extend(set);
         let next = match &result {
             Ok(value) => Ok(self.select_edge(node, value)),
-            Err(error) => match (node.on_error, self.graph.error_policy) {
-                _ if error.code == "not_permitted" => Err(error.clone()),
-                (Some(other), _) => Ok(Some(other)),
-                // `on_error: continue` does not override a denied approval.
-                (None, ErrorPolicy::Continue) if error.code != "denied" => {
-                    Ok(self.select_edge(node, &Value::Null))
-                }
-                (None, _) => Err(error.clone()),
+            Err(error) => match self.graph.error_route(node, error) {
+                ErrorRoute::Handler(handler) => Ok(Some(handler)),
+                ErrorRoute::Continue => Ok(self.select_edge(node, &Value::Null)),
+                ErrorRoute::Fail => Err(error.clone()),
             },
         };
         if self.journal.is_some() {
@@ -71,6 +70,10 @@ impl<'g> Walker<'g> {
                 set: set_again,
                 error: result.as_ref().err().cloned(),
                 output: output.clone(),
+                result: result
+                    .as_ref()
+                    .ok()
+                    .and_then(|it| recorded_result(node, it)),
                 next: next.as_ref().ok().and_then(|next| next.map(name)),
                 fatal: next.is_err(),
                 duration_us: u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX),
@@ -89,12 +92,8 @@ impl<'g> Walker<'g> {
     /// The first edge whose condition holds.
     fn select_edge(&mut self, node: &Node, result: &Value) -> Option<usize> {
         let scope = Scope::new(&self.state, &self.inputs).with_result(result);
-        let fits = |when: &crate::condition::Condition| when.holds(&scope);
-        let found = node
-            .next
-            .iter()
-            .find(|it| it.when.as_ref().is_none_or(fits));
-        let (missing, found) = (scope.missing.into_inner(), found.map(|edge| edge.to));
+        let found = node.edge(&scope);
+        let missing = scope.missing.into_inner();
         self.warn(node, missing);
         if found.is_none() && !node.next.is_empty() {
             self.warn(
@@ -150,5 +149,34 @@ fn estimated_size(value: &Value) -> usize {
                 .map(|(name, value)| name.len() + estimated_size(value) + 4);
             all.sum::<usize>() + 2
         }
+    }
+}
+
+/// The result of a node for the history, from which a replay computes the state and the next node.
+/// Items of a foreach have their own events.
+fn recorded_result(node: &Node, result: &Value) -> Option<Value> {
+    let is_call = matches!(node.kind, NodeKind::Action(_) | NodeKind::Decision(_));
+    let is_used = !node.assign.is_empty() || node.next.iter().any(|edge| edge.when.is_some());
+    let mut room = MAX_RESULT_BYTES;
+    (is_call && is_used && fits(result, &mut room)).then(|| result.clone())
+}
+
+/// Whether a value needs at most about this number of bytes, which is reduced by its size.
+fn fits(value: &Value, room: &mut usize) -> bool {
+    let size = match value {
+        Value::String(text) => text.len() + 2,
+        _ => 4,
+    };
+    let Some(left) = room.checked_sub(size) else {
+        return false;
+    };
+    *room = left;
+    match value {
+        Value::Array(items) => items.iter().all(|item| fits(item, room)),
+        Value::Object(fields) => fields.iter().all(|(name, field)| {
+            *room = room.saturating_sub(name.len() + 4);
+            fits(field, room)
+        }),
+        _ => true,
     }
 }

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rye_engine::store::SessionStore as _;
+use rye_testkit::wrapped_store::KILL_AT;
 use serde_json::Value;
 
 /// Limit on kill points; no scenario has as many.
@@ -173,7 +174,7 @@ fn run(scenario: &str, dir: &Path, point: Option<u32>) -> Option<Report> {
         .stdout(Stdio::null())
         .stderr(Stdio::inherit());
     if let Some(point) = point {
-        command.env(child::POINT, point.to_string());
+        command.env(KILL_AT, point.to_string());
     }
     let status = command.status().unwrap();
     let report = std::fs::read(dir.join("report.json"));

@@ -7,10 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use lillux::keys::SigningKey;
 use rye_engine::audit;
-use rye_engine::store::{
-    Claim, Holder, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter,
-    SessionSnapshot, SessionStore, StoreError, StoreFuture,
-};
+use rye_engine::store::{Claim, Lease, SessionStore, StoreError, StoreFuture};
 use rye_executor::RunContext;
 use rye_executor::primitive::CallFailure;
 use rye_graph::{
@@ -19,12 +16,11 @@ use rye_graph::{
 };
 use rye_items::ItemId;
 use rye_protocol::{
-    Archive, Batch, Entry, EntryId, EntryKind, Event, Gate, GateId, GateRef, Op, Purpose, RunEvent,
-    Session, SessionId, SessionStatus, ThreadId,
+    Archive, Batch, EntryId, EntryKind, Op, Purpose, RunEvent, SessionId, SessionStatus,
 };
 use rye_store::MemoryStore;
+use rye_testkit::wrapped_store::{StoreWrapper, WrappedStore};
 use serde_json::{Value, json};
-use tokio::sync::broadcast;
 
 /// A tool that records its calls.
 struct Echo(EffectClass, Mutex<Vec<Value>>);
@@ -50,124 +46,25 @@ impl Dispatcher for Echo {
     }
 }
 
-/// Forwards to a store in memory and fails all commits after a number of them.
-struct FailingStore {
-    store: Arc<MemoryStore>,
+/// Fails all commits after a number of them.
+struct Failing {
     commits_left: AtomicUsize,
 }
 
-impl SessionStore for FailingStore {
-    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
-        self.store.claim(session, claim)
-    }
-
-    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
-        self.store.release(lease)
-    }
-
-    fn holders<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Holder>> {
-        self.store.holders(session)
-    }
-
-    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {
+impl StoreWrapper for Failing {
+    fn commit<'a>(
+        &'a self,
+        store: &'a dyn SessionStore,
+        lease: &'a Lease,
+        batch: Batch,
+    ) -> StoreFuture<'a, u64> {
         let left = self.commits_left.load(Ordering::SeqCst);
         if left == 0 {
             let error = StoreError::Unavailable("the disk is full".to_owned());
             return Box::pin(std::future::ready(Err(error)));
         }
         self.commits_left.store(left - 1, Ordering::SeqCst);
-        self.store.commit(lease, batch)
-    }
-
-    fn post<'a>(
-        &'a self,
-        session: &'a SessionId,
-        post: InboxMessage,
-    ) -> StoreFuture<'a, PostOutcome> {
-        self.store.post(session, post)
-    }
-
-    fn subscribe_posts(&self) -> broadcast::Receiver<SessionId> {
-        self.store.subscribe_posts()
-    }
-
-    fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {
-        self.store.pending_commands(lease)
-    }
-
-    fn snapshot<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<SessionSnapshot>> {
-        self.store.snapshot(session)
-    }
-
-    fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
-        self.store.archive(session)
-    }
-
-    fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>> {
-        self.store.sessions(filter)
-    }
-
-    fn path<'a>(
-        &'a self,
-        session: &'a SessionId,
-        leaf: &'a EntryId,
-    ) -> StoreFuture<'a, Vec<Entry>> {
-        self.store.path(session, leaf)
-    }
-
-    fn entries<'a>(
-        &'a self,
-        session: &'a SessionId,
-        thread: &'a ThreadId,
-        after: Option<&'a EntryId>,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<Entry>> {
-        self.store.entries(session, thread, after, limit)
-    }
-
-    fn session<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Session>> {
-        self.store.session(session)
-    }
-
-    fn entry<'a>(
-        &'a self,
-        session: &'a SessionId,
-        entry: &'a EntryId,
-    ) -> StoreFuture<'a, Option<Entry>> {
-        self.store.entry(session, entry)
-    }
-
-    fn pending_gates_in_tree<'a>(&'a self, root: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
-        self.store.pending_gates_in_tree(root)
-    }
-
-    fn gates<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
-        self.store.gates(session)
-    }
-
-    fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
-        self.store.gate(gate)
-    }
-
-    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Vec<GateRef>> {
-        self.store.gate_refs(gate)
-    }
-
-    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>> {
-        self.store.pending_gates(session)
-    }
-
-    fn events<'a>(
-        &'a self,
-        session: &'a SessionId,
-        after: u64,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<Event>> {
-        self.store.events(session, after, limit)
-    }
-
-    fn remove<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
-        self.store.remove(leases)
+        store.commit(lease, batch)
     }
 }
 
@@ -219,9 +116,11 @@ async fn run_with_commits(
     commits: usize,
     key: Option<SigningKey>,
 ) -> bool {
-    let failing = FailingStore {
-        store: Arc::clone(store),
-        commits_left: AtomicUsize::new(commits),
+    let failing = WrappedStore {
+        store: store.clone(),
+        wrapper: Failing {
+            commits_left: AtomicUsize::new(commits),
+        },
     };
     run_graph(Arc::new(failing), key).await.is_ok()
 }
@@ -342,6 +241,7 @@ async fn unsigned_untrusted_or_modified_record_is_not_resumed() {
             set: serde_json::Map::from_iter([("one".to_owned(), json!(99))]),
             error: None,
             output: None,
+            result: None,
             next: Some("end".to_owned()),
             fatal: false,
             duration_us: 1,
@@ -386,17 +286,17 @@ config:
     end: { type: return, output: "${state.one}" }
 "#;
     let graph = Graph::parse(text.as_bytes()).unwrap().graph.unwrap();
-    let failing = Arc::new(FailingStore {
-        store: Arc::default(),
+    let failing = Failing {
         commits_left: AtomicUsize::new(100),
-    });
+    };
+    let failing = Arc::new(WrappedStore::new(MemoryStore::new(), failing));
     let tool = Echo::new(EffectClass::AtMostOnce);
     let options = RecordOptions::default();
     let project = Path::new("/project");
     let result = run_recorded(&graph, &tool, json!({}), failing.clone(), project, options);
     assert_eq!(result.await.unwrap().status, RunStatus::Completed);
     // One before each call, and the end.
-    assert_eq!(100 - failing.commits_left.load(Ordering::SeqCst), 4);
+    assert_eq!(100 - failing.wrapper.commits_left.load(Ordering::SeqCst), 4);
     assert_eq!(tool.1.lock().unwrap().len(), 3);
 }
 

@@ -123,7 +123,7 @@ pub(super) fn contexts(old: &[ModelContext], new: &[ModelContext], outcome: &mut
 }
 
 /// The differing lines between the common start and the common end of two texts.
-fn lines(old: &str, new: &str) -> Vec<String> {
+pub(super) fn lines(old: &str, new: &str) -> Vec<String> {
     let (old, new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
     let same = |(one, other): &(&&str, &&str)| one == other;
     let before = old.iter().zip(&new).take_while(same).count();

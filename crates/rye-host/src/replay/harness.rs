@@ -321,12 +321,9 @@ impl RecordedTool {
         // The recorded results already reflect the approvals.
         def.risk = None;
         def.approval = ApprovalRequirement::ByRisk;
-        // Calls that were repeated after the death of a host are repeated without asking.
-        def.effect = if harness.recording.is_interrupted(&def.spec.name) {
-            EffectClass::AtMostOnce
-        } else {
-            EffectClass::Idempotent
-        };
+        // Calls that were repeated after the death of a host are repeated without asking. A call
+        // that was not repeated declares that itself.
+        def.effect = EffectClass::Idempotent;
         Self { def, harness }
     }
 }
@@ -349,6 +346,9 @@ impl Tool for RecordedTool {
             let mut parts = parts.iter().cloned();
             let result = parts.next().ok_or_else(none)?;
             if let Some(ending) = part_ending(&result) {
+                if ending == Ending::HostDied {
+                    context.set_effect(EffectClass::AtMostOnce).await?;
+                }
                 self.harness.wait_for_action(ending).await;
             }
             match result {

@@ -93,7 +93,9 @@ pub(super) struct ThreadRecording {
 
 impl ThreadRecording {
     pub(super) fn new(archive: &Archive, thread: &Thread) -> Self {
-        let path = path(archive, thread);
+        let mut path = path(archive, thread);
+        // What a fork shares with its origin is not repeated.
+        path.drain(..shared_entries(archive, &path));
         let own = archive.events.iter();
         let own = own.filter(|event| event.thread.as_ref() == Some(&thread.id));
         let contexts = own.filter_map(|event| match &event.kind {
@@ -113,14 +115,6 @@ impl ThreadRecording {
             results: results(&path),
             contexts: contexts.collect(),
         }
-    }
-
-    /// Whether a call of the tool was interrupted by the death of its host and not repeated.
-    pub(super) fn is_interrupted(&self, tool: &str) -> bool {
-        self.results.values().any(|result| {
-            matches!(result.parts.first(), Some(Part::ToolResult { status, tool: of, .. })
-                if *status == ResultStatus::Interrupted && of == tool)
-        })
     }
 
     /// Models that answered in the recording and are not available now, with the reason.
@@ -149,6 +143,13 @@ pub(crate) fn path(archive: &Archive, thread: &Thread) -> Vec<Entry> {
     }
     path.reverse();
     path
+}
+
+/// Number of entries at the start of a path that a fork shares with the session it was forked from.
+pub(super) fn shared_entries(archive: &Archive, path: &[Entry]) -> usize {
+    let last = archive.session.forked_from.as_ref().map(|it| &it.entry);
+    let last = last.and_then(|last| path.iter().position(|entry| entry.id == *last));
+    last.map_or(0, |last| last + 1)
 }
 
 /// The steps of models on a path, in order.

@@ -5,7 +5,6 @@
 #![expect(clippy::expect_used, clippy::print_stdout, reason = "tests may panic")]
 
 mod child;
-mod killer;
 mod project;
 mod scenarios;
 mod tools;
@@ -170,7 +169,7 @@ fn run(scenario: &Scenario, dir: &Path, kill_at: Option<u32>, clock_offset: Dura
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     if let Some(point) = kill_at {
-        command.env(killer::KILL_AT, point.to_string());
+        command.env(rye_testkit::wrapped_store::KILL_AT, point.to_string());
     }
     let output = command.output().unwrap();
     if output.status.signal() == Some(9) {

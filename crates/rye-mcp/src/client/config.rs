@@ -1,6 +1,8 @@
 //! Configuration of a server, as its signed item holds it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -9,6 +11,13 @@ use super::value::ConfigValue;
 
 /// Default limit for the start of a server including `initialize`.
 pub const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Default limit for a start that may download and install the server.
+pub const DEFAULT_INSTALL_TIMEOUT: Duration = Duration::from_secs(90);
+/// Programs that download a server before they run it.
+const INSTALLERS: [&str; 13] = [
+    "npx", "npm", "pnpm", "yarn", "bunx", "bun", "deno", "uvx", "uv", "pipx", "docker", "podman",
+    "nix",
+];
 /// Default limit for a call.
 pub const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_mins(1);
 /// Default time after which an unused connection is closed.
@@ -31,8 +40,8 @@ const MAX_DURATION: Duration = Duration::from_hours(24 * 365);
 pub struct ServerConfig {
     /// How to connect to the server.
     pub transport: Transport,
-    /// Limit for the start including `initialize`.
-    pub start_timeout: Duration,
+    /// Limit for the start including `initialize`; see [`start_timeout`](Self::start_timeout).
+    pub start_timeout: Option<Duration>,
     /// Limit for a call that sets none.
     pub call_timeout: Duration,
     /// Time after which an unused connection is closed.
@@ -116,12 +125,31 @@ impl ServerConfig {
     pub fn new(transport: Transport) -> Self {
         Self {
             transport,
-            start_timeout: DEFAULT_START_TIMEOUT,
+            start_timeout: None,
             call_timeout: DEFAULT_CALL_TIMEOUT,
             idle_timeout: DEFAULT_IDLE_TIMEOUT,
             max_message: DEFAULT_MAX_MESSAGE,
             protocol: Protocol::default(),
         }
+    }
+
+    /// Limit for the start including `initialize`. A start that may install the server has more
+    /// time.
+    pub fn start_timeout(&self) -> Duration {
+        self.start_timeout.unwrap_or(if self.may_install() {
+            DEFAULT_INSTALL_TIMEOUT
+        } else {
+            DEFAULT_START_TIMEOUT
+        })
+    }
+
+    /// Whether the command downloads and installs the server before it runs it.
+    pub(super) fn may_install(&self) -> bool {
+        let Transport::Stdio { command, .. } = &self.transport else {
+            return false;
+        };
+        let name = Path::new(command).file_name().and_then(OsStr::to_str);
+        name.is_some_and(|name| INSTALLERS.contains(&name))
     }
 
     /// Parses the `config` of a server's item. The error is a message for the user.
@@ -165,9 +193,9 @@ impl ServerConfig {
         };
         Ok(Self {
             transport,
-            start_timeout: parse_seconds(fields, "start_timeout", DEFAULT_START_TIMEOUT)?,
-            call_timeout: parse_seconds(fields, "call_timeout", DEFAULT_CALL_TIMEOUT)?,
-            idle_timeout: parse_seconds(fields, "idle_timeout", DEFAULT_IDLE_TIMEOUT)?,
+            start_timeout: parse_seconds(fields, "start_timeout")?,
+            call_timeout: parse_seconds(fields, "call_timeout")?.unwrap_or(DEFAULT_CALL_TIMEOUT),
+            idle_timeout: parse_seconds(fields, "idle_timeout")?.unwrap_or(DEFAULT_IDLE_TIMEOUT),
             max_message: parse_max_message(fields)?,
             protocol: Protocol::parse(fields)?,
         })
@@ -201,8 +229,10 @@ impl ServerConfig {
                 insert_unless_empty(&mut fields, "oauth", to_object(oauth));
             }
         }
+        if let Some(timeout) = self.start_timeout {
+            fields.insert("start_timeout".into(), timeout.as_secs_f64().into());
+        }
         for (key, value, default) in [
-            ("start_timeout", self.start_timeout, DEFAULT_START_TIMEOUT),
             ("call_timeout", self.call_timeout, DEFAULT_CALL_TIMEOUT),
             ("idle_timeout", self.idle_timeout, DEFAULT_IDLE_TIMEOUT),
         ] {
@@ -304,18 +334,17 @@ fn parse_oauth(fields: &Map<String, Value>) -> Result<BTreeMap<String, ConfigVal
     }
 }
 
-fn parse_seconds(
-    fields: &Map<String, Value>,
-    key: &str,
-    default: Duration,
-) -> Result<Duration, String> {
+fn parse_seconds(fields: &Map<String, Value>, key: &str) -> Result<Option<Duration>, String> {
     let Some(value) = fields.get(key).filter(|value| !value.is_null()) else {
-        return Ok(default);
+        return Ok(None);
     };
     let seconds = value.as_f64().filter(|seconds| *seconds > 0.0);
     let seconds = seconds.map(|seconds| seconds.min(MAX_DURATION.as_secs_f64()));
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| format!("`{key}` must be a positive number of seconds"))
+    match duration {
+        Some(duration) => Ok(Some(duration)),
+        None => Err(format!("`{key}` must be a positive number of seconds")),
+    }
 }
 
 fn parse_max_message(fields: &Map<String, Value>) -> Result<usize, String> {
@@ -365,7 +394,27 @@ mod tests {
         }
         let read =
             ServerConfig::parse(&json!({"url": "http://x", "start_timeout": 1e300})).unwrap();
-        assert_eq!(read.start_timeout, MAX_DURATION);
+        assert_eq!(read.start_timeout(), MAX_DURATION);
+    }
+
+    #[test]
+    fn start_that_may_install_the_server_has_more_time() {
+        for (config, expected) in [
+            (json!({"command": "server"}), DEFAULT_START_TIMEOUT),
+            (json!({"command": "npx"}), DEFAULT_INSTALL_TIMEOUT),
+            (
+                json!({"command": "/usr/bin/docker"}),
+                DEFAULT_INSTALL_TIMEOUT,
+            ),
+            (json!({"url": "https://x/npx"}), DEFAULT_START_TIMEOUT),
+            (
+                json!({"command": "uvx", "start_timeout": 3}),
+                Duration::from_secs(3),
+            ),
+        ] {
+            let read = ServerConfig::parse(&config).unwrap();
+            assert_eq!(read.start_timeout(), expected, "{config}");
+        }
     }
 
     #[test]

@@ -6,16 +6,19 @@ mod remote;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use lillux::Hash;
 use lillux::envelope::Secret;
 use lillux::process::{Command, Environment, Supervisor};
+use parking_lot::RwLock;
 use rmcp::RoleClient;
 use rmcp::service::{ClientInitializeError, serve_client_with_lifecycle_and_ct};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
+use rye_executor::OutputListener;
 use rye_executor::environment::minimal_variables;
-use rye_executor::redact::Redactor;
+use rye_executor::redact::{Redactor, redacting_listener};
 use rye_items::vault::Vault;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +32,10 @@ use super::process::{ProcessEnd, ServerProcess};
 use super::stdio::StdioTransport;
 use super::value::ConfigValue;
 pub(super) use remote::log_out;
+
+/// How long a program that may install a server has to end after `SIGTERM`: a killed installer leaves
+/// a broken cache behind.
+const INSTALL_GRACE: Duration = Duration::from_secs(5);
 
 /// A server to call: its verified configuration and the context to use it in.
 #[derive(Debug, Clone)]
@@ -78,6 +85,8 @@ pub(super) struct Connector {
     pub(super) http: OnceLock<Result<reqwest::Client, String>>,
     /// How to answer elicitations.
     pub(super) elicitation: ElicitationSettings,
+    /// Receives the output of servers that start.
+    pub(super) start_listener: RwLock<Option<OutputListener>>,
 }
 
 /// Values of a configuration with variables and secrets filled in.
@@ -94,7 +103,9 @@ impl Connector {
     pub(super) async fn connect(&self, server: &ServerSpec) -> Result<Connection, ClientError> {
         let values = resolve_values(server)?;
         let log = DiagnosticsLog::new(values.redactor.clone());
-        let limit = server.config.start_timeout;
+        let listener = self.start_listener.read().clone();
+        log.set_listener(listener.map(|it| redacting_listener(log.redactor(), it)));
+        let limit = server.config.start_timeout();
         let use_discover = server.config.protocol == Protocol::Discover;
         let connected = async {
             match Box::pin(self.try_connect(server, &values, &log, use_discover)).await {
@@ -105,6 +116,7 @@ impl Connector {
             }
         };
         let outcome = tokio::time::timeout(limit, connected).await;
+        log.set_listener(None);
         let kind = match outcome {
             Ok(Ok(connection)) => return Ok(connection),
             Ok(Err(ConnectError::UnsupportedRevision)) => ClientErrorKind::Handshake(
@@ -132,6 +144,9 @@ impl Connector {
                         None => server.project.clone(),
                     })
                     .environment(Environment::Exact);
+                if server.config.may_install() {
+                    process = process.grace(INSTALL_GRACE);
+                }
                 for (name, value) in minimal_variables(&server.environment) {
                     process = process.env(name, value);
                 }

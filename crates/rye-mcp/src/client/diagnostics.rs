@@ -5,8 +5,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use lillux::process::Stream;
 use lillux::strip_control;
 use parking_lot::Mutex;
+use rye_executor::OutputListener;
 use rye_executor::redact::Redactor;
 
 /// How many bytes of the end of standard error to keep.
@@ -23,6 +25,7 @@ pub(super) struct DiagnosticsLog {
 
 #[derive(Debug, Default)]
 struct Output {
+    listener: Option<OutputListener>,
     stderr: VecDeque<u8>,
     invalid_lines: usize,
     last_invalid_line: String,
@@ -40,9 +43,17 @@ impl DiagnosticsLog {
         &self.redactor
     }
 
+    /// Sets a listener for standard error.
+    pub(super) fn set_listener(&self, listener: Option<OutputListener>) {
+        self.output.lock().listener = listener;
+    }
+
     /// Adds bytes of standard error.
     pub(super) fn push_stderr(&self, bytes: &[u8]) {
         let mut output = self.output.lock();
+        if let Some(listener) = &output.listener {
+            listener.on_output(Stream::Stderr, bytes);
+        }
         let tail = &bytes[bytes.len().saturating_sub(MAX_STDERR)..];
         let excess = (output.stderr.len() + tail.len()).saturating_sub(MAX_STDERR);
         output.stderr.drain(..excess);
@@ -94,15 +105,80 @@ impl fmt::Display for Diagnostics {
             let lines = if *count == 1 { "line" } else { "lines" };
             write!(f, "; {count} {lines} of invalid output, last: {last}")?;
         }
-        match self.stderr.lines().next_back() {
-            None => Ok(()),
-            Some(line) => write!(
-                f,
-                "; last line of standard error: {}",
-                excerpt(line.as_bytes())
-            ),
+        let lines = meaningful_lines(&self.stderr);
+        let lines: Vec<_> = lines.iter().map(|line| excerpt(line.as_bytes())).collect();
+        if lines.is_empty() {
+            return Ok(());
         }
+        write!(f, "; standard error: {}", lines.join("; "))
     }
+}
+
+/// The last lines of standard error that say why a server failed, without the usual noise of package
+/// managers and stack traces.
+fn meaningful_lines(stderr: &str) -> Vec<&str> {
+    const MAX_LINES: usize = 3;
+    let lines = stderr.lines().filter(|line| !is_noise(line));
+    let lines: Vec<_> = lines.map(str::trim).collect();
+    let errors = lines.iter().copied().filter(|line| names_error(line));
+    let mut chosen: Vec<_> = errors.collect();
+    if chosen.is_empty() {
+        chosen = lines;
+    }
+    chosen.dedup();
+    chosen.split_off(chosen.len().saturating_sub(MAX_LINES))
+}
+
+/// The text of a line without npm's prefix, which every line of its output has.
+fn without_prefix(line: &str) -> &str {
+    let line = line.trim();
+    let rest = ["npm error", "npm ERR!"];
+    let rest = rest.iter().find_map(|prefix| line.strip_prefix(prefix));
+    let rest = rest.map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' '));
+    rest.unwrap_or(line)
+}
+
+fn is_noise(line: &str) -> bool {
+    const PREFIXES: [&str; 8] = [
+        "npm warn",
+        "npm WARN",
+        "npm notice",
+        "npm http",
+        "Node.js v",
+        "node:",
+        "Traceback",
+        "code ",
+    ];
+    // Indented lines are frames of a stack trace or the continuation of a message.
+    let is_indented = line.starts_with([' ', '\t']);
+    let text = without_prefix(line);
+    is_indented
+        || !text.contains(char::is_alphabetic)
+        || PREFIXES.iter().any(|prefix| text.starts_with(prefix))
+        || text.contains("complete log of this run")
+}
+
+fn names_error(line: &str) -> bool {
+    const WORDS: [&str; 16] = [
+        "error",
+        "fatal",
+        "fail",
+        "cannot",
+        "can't",
+        "could not",
+        "unable",
+        "not found",
+        "no such",
+        "denied",
+        "refused",
+        "exception",
+        "invalid",
+        "missing",
+        "required",
+        "panic",
+    ];
+    let text = without_prefix(line).to_lowercase();
+    WORDS.iter().any(|word| text.contains(word))
 }
 
 /// The beginning of a line without control characters.
@@ -119,6 +195,36 @@ pub(super) fn excerpt(line: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn meaningful_lines_of_standard_error_are_chosen() {
+        let npm = "npm warn deprecated glob@7.2.3: no longer supported\n\
+            npm error code E404\n\
+            npm error 404 Not Found - GET https://registry.example/nope - Not found\n\
+            npm error 404\n\
+            npm error 404  'nope@*' could not be found or you do not have permission\n\
+            npm error 404 Note that you can also install from a\n\
+            npm error A complete log of this run can be found in: /root/.npm/_logs/x.log\n";
+        assert_eq!(
+            meaningful_lines(npm),
+            [
+                "npm error 404 Not Found - GET https://registry.example/nope - Not found",
+                "npm error 404  'nope@*' could not be found or you do not have permission",
+            ]
+        );
+        let python = "Traceback (most recent call last):\n  File \"s.py\", line 1\n    import nope\n\
+            ModuleNotFoundError: No module named 'nope'\n";
+        assert_eq!(
+            meaningful_lines(python),
+            ["ModuleNotFoundError: No module named 'nope'"]
+        );
+        let node = "node:internal/modules/cjs/loader:1080\n  throw err;\n  ^\n\n\
+            Error: Cannot find module 'nope'\n    at Module._resolve (node:internal:1)\n\n\
+            Node.js v20.1.0\n";
+        assert_eq!(meaningful_lines(node), ["Error: Cannot find module 'nope'"]);
+        assert_eq!(meaningful_lines("a\nb\nc\nd"), ["b", "c", "d"]);
+        assert!(meaningful_lines(" \n---\n").is_empty());
+    }
 
     #[test]
     fn end_of_stderr_is_kept_and_secrets_are_redacted() {

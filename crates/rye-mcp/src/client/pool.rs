@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lillux::process::Supervisor;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use rye_executor::OutputListener;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -77,11 +78,17 @@ impl Pool {
                     supervisor: supervisor.clone(),
                     http: OnceLock::new(),
                     elicitation,
+                    start_listener: RwLock::default(),
                 },
                 slots: Mutex::default(),
                 closing: CancellationToken::new(),
             }),
         }
+    }
+
+    /// Passes the output of servers to a listener while they start, with secrets redacted.
+    pub fn set_start_listener(&self, listener: OutputListener) {
+        *self.shared.connector.start_listener.write() = Some(listener);
     }
 
     /// Logs the user in to a server and seals the tokens in the vault, where later calls find
@@ -175,7 +182,7 @@ impl Pool {
             let _busy = connection.busy_guard();
             connection.tools().await
         };
-        let limit = server.config.start_timeout + server.config.call_timeout;
+        let limit = server.config.start_timeout() + server.config.call_timeout;
         match timeout_at(Instant::now() + limit, work).await {
             Ok(outcome) => outcome,
             Err(_) => Err(self.timeout_error(server, limit)),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use rye_engine::audit::{ARGS_HASH, CHAIN_HASH};
 use rye_engine::policy::{RISK, Risk};
 use rye_engine::tool::{
-    APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY, DRIFT, DecisionRequest, WORKING_DIR,
+    APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY, DRIFT, DecisionRequest, TOOL_ID, WORKING_DIR,
 };
 use rye_engine::tool_provider::{Component, ResolvedTool, ReviewReason};
 use rye_engine::{arguments, text};
@@ -138,7 +138,7 @@ impl ApprovalQuestion<'_> {
         let mut context = Map::new();
         context.insert(CHAIN_HASH.to_owned(), json!(resolved.hash));
         context.insert(ARGS_HASH.to_owned(), json!(self.args_hash));
-        context.insert("tool_id".to_owned(), json!(self.tool_id));
+        context.insert(TOOL_ID.to_owned(), json!(self.tool_id));
         context.insert(RISK.to_owned(), json!(resolved.risk));
         context.insert("space".to_owned(), json!(resolved.space));
         context.insert(COMPONENTS.to_owned(), json!(resolved.components));

@@ -5,6 +5,7 @@ use rye_engine::protocol::{
     Entry, EntryKind, Gate, GateStatus, Message, Part, Resolution, Role, RunEvent,
 };
 use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
+use rye_host::TrustedKeys;
 use serde_json::Value;
 
 /// Describes an entry in one line.
@@ -27,14 +28,13 @@ pub(crate) fn line(entry: &Entry) -> String {
     }
 }
 
-/// Describes how a gate was closed; `None` while it is pending.
-pub(crate) fn describe_decision(gate: &Gate) -> Option<String> {
+/// Describes how a gate was closed, and by whom; `None` while it is pending.
+pub(crate) fn describe_decision(gate: &Gate, keys: &TrustedKeys) -> Option<String> {
     let (outcome, at) = match &gate.status {
         GateStatus::Pending => return None,
         GateStatus::Resolved { resolution } => {
-            let Resolution {
-                action, by, source, ..
-            } = resolution;
+            let Resolution { action, source, .. } = resolution;
+            let by = keys.approver(resolution);
             let decision = describe_action(action);
             let edited = match edited_by_decision(gate) {
                 Some(args) => format!(", with edited arguments {}", first_line(&args.to_string())),

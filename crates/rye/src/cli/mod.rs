@@ -129,7 +129,9 @@ fn dispatch(
         Command::Gate(command) => commands::gate::run(&command, &context),
         Command::Sandbox(command) => commands::sandbox::run(command, &context),
         Command::Models(command) => commands::models::run(&command, &context),
-        Command::Mcp(command) => commands::mcp::run(command, options, &context, supervisor),
+        Command::Mcp(command) => {
+            commands::mcp::run(command, options, &mut context, printer, supervisor)
+        }
         Command::Config(command) => commands::config::run(&command, &context),
         Command::Completions(args) => Ok(commands::completions::run(&args)),
         Command::Help(args) => commands::help::run(&args),

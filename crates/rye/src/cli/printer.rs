@@ -212,6 +212,12 @@ impl Printer {
     /// Asks a yes/no question on the terminal; anything but yes is no. Returns `None` at the end of
     /// input.
     pub(crate) fn confirm(self, question: &str) -> io::Result<Option<bool>> {
+        let answer = self.read_line(&format!("{question} [y/N] "))?;
+        Ok(answer.map(|answer| matches!(answer.as_str(), "y" | "Y" | "yes" | "Yes")))
+    }
+
+    /// Asks a question on the terminal and reads a line. Returns `None` at the end of input.
+    pub(crate) fn read_line(self, question: &str) -> io::Result<Option<String>> {
         // If standard input is not a terminal.
         let terminal = terminal().filter(|_| !io::stdin().is_terminal());
         // Discard what was typed before the question was shown.
@@ -220,7 +226,7 @@ impl Printer {
             None if io::stdin().is_terminal() => tcflush(io::stdin(), QueueSelector::IFlush)?,
             None => {}
         }
-        self.print_stderr(&format!("{} [y/N] ", sanitize(question)));
+        self.print_stderr(&sanitize(question));
         let mut answer = String::new();
         let read = match terminal {
             Some(terminal) => BufReader::new(terminal).read_line(&mut answer)?,
@@ -230,7 +236,7 @@ impl Printer {
             self.print_stderr("\n");
             return Ok(None);
         }
-        Ok(Some(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")))
+        Ok(Some(answer.trim().to_owned()))
     }
 
     /// Writes both streams. A broken pipe (`rye … | head -1`) is not an error.

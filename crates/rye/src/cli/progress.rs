@@ -2,12 +2,13 @@
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Mutex;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::page::{DIM, paint};
 use super::printer::Printer;
 
 /// Delay before anything is shown.
@@ -66,32 +67,85 @@ impl Drop for Progress {
 
 /// A spinner for an operation of unknown length; stops when dropped.
 pub(crate) struct Spinner {
-    /// Dropped to stop the thread.
-    work: Option<Sender<()>>,
+    messages: Sender<SpinnerMessage>,
     thread: Option<JoinHandle<()>>,
+}
+
+enum SpinnerMessage {
+    /// Text to show after the label.
+    Show(String),
+    Stop,
+}
+
+/// Shows text next to the label of a spinner.
+pub(crate) struct SpinnerText(Sender<SpinnerMessage>);
+
+impl SpinnerText {
+    pub(crate) fn show(&self, text: String) {
+        // The spinner may have stopped.
+        let _ = self.0.send(SpinnerMessage::Show(text));
+    }
 }
 
 impl Spinner {
     pub(crate) fn new(printer: Printer, label: &'static str) -> Self {
-        let (work, done) = mpsc::channel::<()>();
-        let spin = move || {
-            if done.recv_timeout(DELAY) != Err(RecvTimeoutError::Timeout) {
-                return;
+        Self::start(is_enabled(printer), move |messages| spin(label, messages))
+    }
+
+    /// A spinner for an operation that may take a minute: without a terminal, prints the label.
+    pub(crate) fn announced(printer: Printer, label: &'static str) -> Self {
+        let is_terminal = is_enabled(printer);
+        Self::start(!printer.quiet, move |messages| {
+            if is_terminal {
+                spin(label, messages);
+            } else if takes_long(messages) {
+                printer.print_stderr(&format!("{}\n", paint(DIM, label)));
             }
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
-                bar.set_style(style);
-            }
-            bar.set_message(label);
-            bar.enable_steady_tick(Duration::from_millis(100));
-            let _ = done.recv();
-            bar.finish_and_clear();
-        };
+        })
+    }
+
+    fn start(
+        is_enabled: bool,
+        work: impl FnOnce(&Receiver<SpinnerMessage>) + Send + 'static,
+    ) -> Self {
+        let (messages, receiver) = mpsc::channel();
         Self {
-            work: Some(work),
-            thread: is_enabled(printer).then(|| thread::spawn(spin)),
+            messages,
+            thread: is_enabled.then(|| thread::spawn(move || work(&receiver))),
         }
     }
+
+    pub(crate) fn text(&self) -> SpinnerText {
+        SpinnerText(self.messages.clone())
+    }
+}
+
+/// Waits whether the operation takes long enough to show something. Text until then is dropped.
+fn takes_long(messages: &Receiver<SpinnerMessage>) -> bool {
+    let until = Instant::now() + DELAY;
+    loop {
+        match messages.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(SpinnerMessage::Show(_)) => {}
+            Err(RecvTimeoutError::Timeout) => return true,
+            Ok(SpinnerMessage::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+        }
+    }
+}
+
+fn spin(label: &str, messages: &Receiver<SpinnerMessage>) {
+    if !takes_long(messages) {
+        return;
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+        bar.set_style(style);
+    }
+    bar.set_message(label.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(100));
+    while let Ok(SpinnerMessage::Show(text)) = messages.recv() {
+        bar.set_message(format!("{label}: {text}"));
+    }
+    bar.finish_and_clear();
 }
 
 impl rye_host::Progress for Spinner {
@@ -100,7 +154,7 @@ impl rye_host::Progress for Spinner {
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        drop(self.work.take());
+        let _ = self.messages.send(SpinnerMessage::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

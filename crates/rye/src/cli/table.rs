@@ -1,5 +1,5 @@
-//! Tables with aligned columns. On a narrow terminal the last column is shortened; on an even
-//! narrower one, each row takes several lines.
+//! Tables with aligned columns. On a narrow terminal the last column is shortened, and the columns
+//! that the table allows; on an even narrower one, each row takes several lines.
 
 use std::fmt::Write as _;
 
@@ -10,8 +10,8 @@ use super::page::{DIM, one_line};
 
 /// Columns between two cells.
 const GAP: usize = 2;
-/// Minimum width of the last column.
-const MIN_LAST_WIDTH: usize = 12;
+/// Minimum width of a column that may be shortened.
+const MIN_WIDTH: usize = 12;
 
 /// A cell: text on one line, and a style.
 pub(crate) struct Cell {
@@ -40,6 +40,8 @@ impl<T: AsRef<str>> From<T> for Cell {
 pub(crate) struct Table {
     header: Vec<&'static str>,
     rows: Vec<Vec<Cell>>,
+    /// A column other than the last one that may be shortened.
+    shortened: Option<usize>,
 }
 
 impl Table {
@@ -47,7 +49,14 @@ impl Table {
         Self {
             header: header.into(),
             rows: Vec::new(),
+            shortened: None,
         }
+    }
+
+    /// Allows a column to be shortened. The others are meant to be copied.
+    pub(crate) fn shorten(mut self, column: usize) -> Self {
+        self.shortened = Some(column);
+        self
     }
 
     pub(crate) fn row(&mut self, cells: impl Into<Vec<Cell>>) {
@@ -62,8 +71,14 @@ impl Table {
             }
         }
         let last = columns.len().saturating_sub(1);
-        let before: usize = columns.iter().take(last).map(|column| column + GAP).sum();
-        if let Some(width) = width.filter(|width| before + MIN_LAST_WIDTH > *width) {
+        let mut before: usize = columns.iter().take(last).map(|column| column + GAP).sum();
+        let excess = width.map_or(0, |width| (before + MIN_WIDTH).saturating_sub(width));
+        if let Some(column) = self.shortened.and_then(|it| columns.get_mut(it)) {
+            let less = excess.min(column.saturating_sub(MIN_WIDTH));
+            *column -= less;
+            before -= less;
+        }
+        if let Some(width) = width.filter(|width| before + MIN_WIDTH > *width) {
             return self.write_stacked(text, width);
         }
         let room = width.map_or(usize::MAX, |width| width - before);
@@ -77,15 +92,15 @@ impl Table {
                 } else if index == last {
                     let _ = writeln!(text, "{style}{}{style:#}", shorten(&cell.text, room));
                 } else {
-                    let pad = columns[index] - cell.text.width() + GAP;
-                    let _ = write!(text, "{style}{}{style:#}{:pad$}", cell.text, "");
+                    let cell = shorten(&cell.text, columns[index]);
+                    let pad = columns[index] - cell.width() + GAP;
+                    let _ = write!(text, "{style}{cell}{style:#}{:pad$}", "");
                 }
             }
         }
     }
 
-    /// Writes each row on several lines. Only the last cell is shortened, because the others are
-    /// meant to be copied.
+    /// Writes each row on several lines.
     fn write_stacked(&self, text: &mut String, width: usize) {
         let last = self.header.len().saturating_sub(1);
         for row in &self.rows {
@@ -94,6 +109,7 @@ impl Table {
                 if cell.text.is_empty() {
                     continue;
                 }
+                let is_shortened = index == last || self.shortened == Some(index);
                 let wide = cell.text.width();
                 if used > 0 && used + GAP + wide <= width {
                     let _ = write!(text, "{:GAP$}", "");
@@ -102,8 +118,8 @@ impl Table {
                     let _ = write!(text, "\n{:INDENT$}", "");
                     used = INDENT;
                 }
-                let room = if index == last {
-                    width.saturating_sub(used).max(MIN_LAST_WIDTH)
+                let room = if is_shortened {
+                    width.saturating_sub(used).max(MIN_WIDTH)
                 } else {
                     usize::MAX
                 };
@@ -156,6 +172,21 @@ mod tests {
     fn last_column_is_shortened_on_a_narrow_terminal() {
         let expected = "NAME  ABOUT\na     short\n日本  a text that…\n";
         assert_eq!(render(Some(18)), expected);
+    }
+
+    #[test]
+    fn other_column_is_shortened_if_the_table_allows_it() {
+        let mut table = Table::new(["ID", "MODEL", "TITLE"]).shorten(1);
+        table.row([
+            "a".into(),
+            "provider/long-model-name".into(),
+            "fix the build".into(),
+        ]);
+        let mut text = String::new();
+        table.write(&mut text, Some(31));
+        let text = anstream::adapter::strip_str(&text).to_string();
+        let expected = "ID  MODEL          TITLE\na   provider/lon…  fix the bui…\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

@@ -50,6 +50,9 @@ fn env_with_project_approval() -> TestEnv {
     let id = gate["id"].as_str().unwrap();
     let yes = env.run(&["gate", "approve", id, "--for", "project"]);
     assert!(yes.status.success(), "{yes:?}");
+    // The approval counts at once, and not only when the session is resumed.
+    let stored = std::fs::read_dir(env.path("project/.ai/config/agent/approved")).unwrap();
+    assert_eq!(stored.count(), 1);
     let session = gate["origin"]["session"].as_str().unwrap();
     let resumed = env.run(&["session", "resume", session]);
     assert!(resumed.status.success(), "{resumed:?}");

@@ -147,7 +147,49 @@ fn run_is_a_session() {
     let prompt = env.run(&["prompt", "more", "--session", &id]);
     assert!(!prompt.status.success(), "{prompt:?}");
     let replay = json(&env.run(&["replay", &id, "--json"]));
-    assert_eq!(replay["error"]["code"], "not_replayable", "{replay}");
+    assert_eq!(replay["differences"], serde_json::json!([]), "{replay}");
+    // The call and its result.
+    assert_eq!(replay["steps"], 2, "{replay}");
+    let exported = env.run(&["session", "export", &id]);
+    let changed = String::from_utf8_lossy(&exported.stdout).replace("working", "resting");
+    env.write("project/changed.jsonl", &changed);
+    let replay = json(&env.run(&["replay", "changed.jsonl", "--json"]));
+    assert_eq!(replay["error"]["code"], "differs", "{replay}");
+}
+
+/// How often the main thread of a process has gone to sleep.
+fn sleep_count(pid: u32) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{pid}/status")).unwrap();
+    let mut lines = status.lines();
+    lines
+        .find(|line| line.starts_with("voluntary_ctxt_switches"))
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn following_a_silent_run_does_not_poll() {
+    let env = env_with_tools();
+    let id = start(&env, "endless");
+    while !env.path("project/pid").exists() {
+        lillux::watch::wait_for_change(&[env.path("project")], Some(Duration::from_millis(200)))
+            .ok();
+    }
+    let mut tail = env
+        .command()
+        .args(["run", "tail", &id, "--follow"])
+        .spawn()
+        .unwrap();
+    // Polling would wake the thread each second. The first time is for the start.
+    let mut counts = Vec::new();
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(1500));
+        counts.push(sleep_count(tail.id()));
+    }
+    let is_asleep = counts.windows(2).any(|pair| pair[0] == pair[1]);
+    env.run(&["run", "cancel", &id]);
+    tail.wait().unwrap();
+    assert!(is_asleep, "{counts:?}");
 }
 
 #[test]
@@ -155,7 +197,7 @@ fn runs_are_found_by_prefix() {
     let env = env_with_tools();
     let id = start(&env, "good");
     env.run(&["run", "tail", &id, "--follow"]);
-    assert_eq!(state(&env, &id[..id.len() - 1]), "success");
+    assert_eq!(state(&env, &id[..id.len() - 1]), "completed");
     assert_transcript!(env.transcript(&["run status nothing", "run tail 1999", "run cancel x"]));
 }
 

@@ -30,6 +30,7 @@ mod mcp_clients;
 mod mcp_elicitation;
 mod mcp_gates;
 mod mcp_http;
+mod mcp_installers;
 mod mcp_login;
 mod mcp_servers;
 mod mcp_stdio;

@@ -65,6 +65,8 @@ fn server_is_added_discovered_called_and_removed() {
         "execute mcp/weather/fail_now-6b27b552",
         "mcp call weather echo --params {\"text\":\"x\"}",
         "mcp call weather echo --params {\"text\":\"x\"} --json",
+        "mcp call weather echo --text x --json",
+        "mcp call weather echo --txt x",
         "mcp call weather nothing",
     ]);
     transcript += &env.transcript(&[

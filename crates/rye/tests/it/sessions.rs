@@ -328,3 +328,98 @@ fn limit_ends_the_prompt() {
     transcript += &env.transcript(&["session list"]);
     assert_transcript!(transcript);
 }
+
+#[test]
+fn list_shows_the_state_title_model_and_cost_of_sessions() {
+    let env = env_after_init();
+    assert!(env.run(&["keys", "generate"]).status.success());
+    let long = "Count the lines of all files in this project and then write them down";
+    let prompt = format!("{long}\nsecond line");
+    let first = env.run(&[
+        "prompt",
+        &prompt,
+        "--model",
+        "scripted:agent.yaml",
+        "--json",
+    ]);
+    let id = field(&first, "session");
+    let listed =
+        |env: &TestEnv| json(&env.run(&["session", "list", "--json"]))["sessions"][0].clone();
+    let before = listed(&env);
+    assert_eq!(
+        before["title"],
+        "Count the lines of all files in this project and then write…"
+    );
+    assert_eq!(before["state"], "idle", "{before}");
+    assert_eq!(before["model"], "scripted:agent.yaml", "{before}");
+    assert!(before["title"].as_str().unwrap().chars().count() <= 60);
+    let more = env.run(&["prompt", "more", "--session", &id]);
+    assert!(more.status.success(), "{more:?}");
+    let after = listed(&env);
+    assert!(
+        after["updated_at"].as_u64() > before["updated_at"].as_u64(),
+        "{after}"
+    );
+    assert_eq!(after["title"], before["title"]);
+    let titled = env.run(&["session", "title", &id, "Line counts"]);
+    assert!(titled.status.success(), "{titled:?}");
+    assert_eq!(listed(&env)["title"], "Line counts");
+    assert_eq!(
+        env.run(&["session", "title", &id, " "]).status.code(),
+        Some(2)
+    );
+    let verified = env.run(&["session", "verify", &id]);
+    assert!(verified.status.success(), "{verified:?}");
+    let third = env.run(&["prompt", "again", "--session", &id]);
+    assert!(third.status.success(), "{third:?}");
+    assert_eq!(listed(&env)["title"], "Line counts");
+}
+
+#[test]
+fn approver_is_shown_by_the_owner_of_the_key() {
+    let mut env = env_after_init();
+    env.unset("USER");
+    let key = env.run(&["keys", "generate", "--owner", "Ada Lovelace"]);
+    assert!(key.status.success(), "{key:?}");
+    let waiting = WaitingPrompt::start(&env);
+    let session = waiting.session();
+    let approved = env.run(&["gate", "approve", &waiting.gate]);
+    assert!(approved.status.success(), "{approved:?}");
+    waiting.end();
+    let shown = env.run(&["session", "show", &session]);
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.contains("approved by Ada Lovelace (cli)"), "{shown}");
+    let verified = env.run(&["session", "verify", &session]);
+    let verified = String::from_utf8_lossy(&verified.stdout);
+    assert!(verified.contains("signed by Ada Lovelace ("), "{verified}");
+    let again = env.run(&["gate", "deny", &waiting_gate(&env, &session)]);
+    let again = String::from_utf8_lossy(&again.stderr);
+    assert!(again.contains("by Ada Lovelace"), "{again}");
+}
+
+/// The gate of a session, also if it is closed.
+fn waiting_gate(env: &TestEnv, session: &str) -> String {
+    let shown = json(&env.run(&["session", "show", session, "--json"]));
+    shown["gates"][0]["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn fork_replays_without_differences() {
+    let env = env_after_init();
+    let first = env.run(&["prompt", "go", "--model", "scripted:agent.yaml"]);
+    assert!(first.status.success(), "{first:?}");
+    let id = json(&env.run(&["session", "list", "--json"]))["sessions"][0]["id"].clone();
+    let forked = json(&env.run(&["session", "fork", id.as_str().unwrap(), "--json"]));
+    let fork = forked["session"].as_str().unwrap();
+    let unchanged = json(&env.run(&["replay", fork, "--json"]));
+    assert_eq!(
+        unchanged["differences"],
+        serde_json::json!([]),
+        "{unchanged}"
+    );
+    let more = env.run(&["prompt", "more", "--session", fork]);
+    assert!(more.status.success(), "{more:?}");
+    let replayed = json(&env.run(&["replay", fork, "--json"]));
+    assert_eq!(replayed["differences"], serde_json::json!([]), "{replayed}");
+    assert_eq!(replayed["prompts"], 1, "{replayed}");
+}

@@ -239,3 +239,75 @@ fn elicitation_of_an_mcp_server_is_answered_on_the_terminal() {
         "{output}"
     );
 }
+
+/// A signed graph with an approval, and then a question.
+fn env_with_graph() -> TestEnv {
+    let env = TestEnv::new();
+    assert!(env.run(&["init"]).status.success());
+    let graph = "version: \"1.0.0\"\ntool_type: graph\n\
+        executor_id: rye/core/runtimes/state-graph/runtime\npermissions: []\nconfig:\n  \
+        start: approve\n  nodes:\n    \
+        approve: { type: decision, title: \"Release?\", next: name }\n    \
+        name: { type: decision, kind: question, title: \"Which name?\", assign: { name: \"${result.value}\" }, next: end }\n    \
+        end: { type: return, output: { name: \"${state.name}\" } }\n";
+    env.write("project/.ai/tools/flows/ask.yaml", graph);
+    let signed = env.run(&["sign", "--all"]);
+    assert!(signed.status.success(), "{signed:?}");
+    env
+}
+
+#[test]
+fn graph_asks_on_the_terminal() {
+    let env = env_with_graph();
+    let mut run = Terminal::run(&env, &["graph", "run", "flows/ask"]);
+    run.wait_for("[y/N] ");
+    run.press("y\r");
+    run.wait_for("Answer: ");
+    run.press("spring\r");
+    let (code, output) = run.finish();
+    assert_eq!(code, 0, "{output}");
+    assert!(output.contains(r#""name": "spring""#), "{output}");
+}
+
+#[test]
+fn interrupted_graph_prints_the_command_that_resumes_it() {
+    let env = env_with_graph();
+    let mut run = Terminal::run(&env, &["graph", "run", "flows/ask"]);
+    run.wait_for("[y/N] ");
+    // The test holds no controlling terminal, so it sends the signal of Ctrl-C itself.
+    let pid = rustix::process::Pid::from_child(&run.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    run.wait_for_exit();
+    assert!(
+        run.text().contains("rye graph run --resume "),
+        "{}",
+        run.text()
+    );
+    let id = super::support::json(&env.run(&["run", "list", "--json"]))["runs"][0]["id"].clone();
+    // The question is asked again.
+    let mut resumed = Terminal::run(&env, &["graph", "run", "--resume", id.as_str().unwrap()]);
+    resumed.wait_for("[y/N] ");
+    resumed.press("n\r");
+    let (code, output) = resumed.finish();
+    assert_eq!(code, 1, "{output}");
+    assert!(output.contains("denied"), "{output}");
+}
+
+#[test]
+fn list_of_sessions_fits_the_width() {
+    let env = TestEnv::new();
+    env.write("project/agent.yaml", "steps: [{ text: done }]\n");
+    let prompt = "Explain in great detail how all the parts of this project work together";
+    let ran = env.run(&["prompt", prompt, "--model", "scripted:agent.yaml"]);
+    assert!(ran.status.success(), "{ran:?}");
+    let (code, output) = Terminal::run(&env, &["session", "list"]).finish();
+    assert_eq!(code, 0, "{output}");
+    let plain = anstream::adapter::strip_str(&output).to_string();
+    assert!(
+        plain.contains("Explain in") && plain.contains("idle"),
+        "{plain}"
+    );
+    for line in plain.lines() {
+        assert!(line.trim_end().chars().count() <= 60, "{line}");
+    }
+}

@@ -5,7 +5,6 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use lillux::durable::IfExists;
 use lillux::keys::SigningKey;
@@ -19,36 +18,21 @@ use rye_graph::{
 use rye_items::ItemId;
 use rye_protocol::{Resolution, SessionId};
 use rye_store::SqliteStore;
+use rye_testkit::wrapped_store::{Killer, WrappedStore, kill_point};
 use serde_json::{Value, json};
 
 pub(crate) const SCENARIO: &str = "RYE_GRAPH_CRASH_SCENARIO";
 pub(crate) const DIR: &str = "RYE_GRAPH_CRASH_DIR";
-pub(crate) const POINT: &str = "RYE_GRAPH_CRASH_POINT";
-
-#[path = "killing_store.rs"]
-mod killing_store;
 #[path = "scenarios.rs"]
 mod scenarios;
 
-pub(crate) use killing_store::KillingStore;
 pub(crate) use scenarios::SCENARIOS;
 
 /// Id of the run.
 const RUN: &str = "crash";
 
-static COUNT: AtomicU32 = AtomicU32::new(0);
-
-/// A point at which the process may be killed.
-pub(crate) fn kill_point() {
-    let selected = std::env::var(POINT).ok().and_then(|text| text.parse().ok());
-    if selected == Some(COUNT.fetch_add(1, Ordering::SeqCst)) {
-        let me = rustix::process::getpid();
-        let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
-        loop {
-            std::thread::park();
-        }
-    }
-}
+/// A store that is killed at its commits.
+pub(crate) type KillingStore = WrappedStore<Killer>;
 
 /// Tools that append a line to a file.
 struct Tools {
@@ -200,7 +184,7 @@ fn resolve_all_gates(store: &KillingStore, key: &SigningKey) {
                 };
                 store.post(&gate.origin.session, post).await.unwrap();
             }
-            store.committed.notified().await;
+            store.wrapper.committed.notified().await;
         }
     });
 }
@@ -209,7 +193,7 @@ pub(crate) fn main(name: &str) {
     let dir = PathBuf::from(std::env::var(DIR).unwrap());
     let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
     let graph = graph(scenario.nodes);
-    let store = Arc::new(KillingStore::new(store(&dir)));
+    let store = Arc::new(WrappedStore::new(store(&dir), Killer::default()));
     let tools = Tools {
         dir: dir.clone(),
         store: Arc::clone(&store),

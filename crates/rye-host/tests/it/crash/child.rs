@@ -21,10 +21,10 @@ use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
 use rye_sandbox::{LocalSandbox, VirtualSandbox};
 use rye_store::SqliteStore;
+use rye_testkit::wrapped_store::{Killer, WrappedStore};
 use rye_tools::{Bash, task};
 use serde_json::{Value, json};
 
-use super::killer::KillingStore;
 use super::project;
 use super::scenarios::{ALL, LIMIT_GATE, Person, RERUN_GATE, Scenario};
 use super::tools::Append;
@@ -71,12 +71,17 @@ pub(crate) fn main(name: &str) {
     runtime.shutdown_background();
 }
 
+/// A store that is killed at its commits.
+fn killing(store: SqliteStore) -> WrappedStore<Killer> {
+    WrappedStore::new(store, Killer::default())
+}
+
 /// An engine with the tools and settings of the scenario.
 fn engine(scenario: &Scenario, dir: &Path, store: SqliteStore, clock: SkippableClock) -> Engine {
     let tool = |name: &str, effect, gates: &[&'static str]| Append::new(dir, name, effect, gates);
     let once = EffectClass::AtMostOnce;
     let mut builder = Engine::builder()
-        .store(KillingStore(store))
+        .store(killing(store))
         .models(models(dir, scenario))
         .sandbox(Arc::new(VirtualSandbox::new()))
         .clock(clock)
@@ -112,7 +117,7 @@ async fn run(scenario: &Scenario) -> Vec<String> {
     let file = dir.join("sessions.db");
     let store = SqliteStore::open_with_clock(&file, Arc::new(clock())).unwrap();
     let other_process = OtherProcess {
-        store: KillingStore(SqliteStore::open_with_clock(&file, Arc::new(clock())).unwrap()),
+        store: killing(SqliteStore::open_with_clock(&file, Arc::new(clock())).unwrap()),
         marker: dir.join("marker"),
     };
     let engine = engine(scenario, &dir, store, clock());
@@ -218,7 +223,7 @@ async fn send_prompt(session: &Session, id: &str, content: &str, mode: QueueMode
 
 /// A process that does not hold the session.
 struct OtherProcess {
-    store: KillingStore,
+    store: WrappedStore<Killer>,
     /// Exists once a command was acknowledged, so that it is not repeated.
     marker: PathBuf,
 }

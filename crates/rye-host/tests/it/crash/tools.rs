@@ -12,7 +12,7 @@ use rye_engine::tool::{
 };
 use serde_json::{Value, json};
 
-use super::killer::kill_point;
+use rye_testkit::wrapped_store::kill_point;
 
 /// Effects that must not happen twice, one per line.
 pub(crate) const LOG: &str = "effects.log";

@@ -234,6 +234,12 @@ pub(crate) enum SessionCommand {
         rye session thread 4d1f83a2 --role none"
     )]
     Thread(ThreadArgs),
+    /// Change the title of a session
+    #[command(
+        after_help = "By default the title is the start of the first prompt.\n\n\
+        Example:\n  rye session title 4d1f83a2 'Fix the build'"
+    )]
+    Title(TitleArgs),
     /// Delete a session and its tasks
     #[command(after_help = "Example:\n  rye session rm 4d1f83a2")]
     Rm(SessionArgs),
@@ -244,6 +250,15 @@ pub(crate) struct SessionArgs {
     /// Session id, or a unique prefix or suffix
     #[arg(value_name = "ID", value_parser = partial_id)]
     pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TitleArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// New title, one line
+    #[arg(value_name = "TEXT")]
+    pub(crate) title: String,
 }
 
 #[derive(Debug, Args)]

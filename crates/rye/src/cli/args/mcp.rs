@@ -46,9 +46,13 @@ pub(crate) enum McpCommand {
     )]
     Discover(DiscoverArgs),
     /// Call a tool of a server
-    #[command(after_help = "Examples:\n  \
+    #[command(
+        after_help = "After the tool come its parameters, as for `rye execute`.\n\n\
+        Examples:\n  \
+        rye mcp call files list_directory --path .\n  \
         rye mcp call files list_directory --params '{\"path\": \".\"}'\n  \
-        rye mcp call files list_directory --params @parameters.json")]
+        rye mcp call files list_directory --params @parameters.json"
+    )]
     Call(McpCallArgs),
     /// Log in to a server with OAuth
     #[command(

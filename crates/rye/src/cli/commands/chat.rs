@@ -12,7 +12,7 @@ use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession};
 use rye_host::Catalogue;
 use rye_host::catalogue::{DEMO_MODEL, catalogue};
-use rye_host::engine::{EngineOptions, current_user, start_supervisor, with_supervisor};
+use rye_host::engine::{EngineOptions, start_supervisor, with_supervisor};
 use rye_host::session_engine::with_session;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
     if let Some(part) = &args.session {
         return with_session(context, part, engine_options, async |it| {
             let chat =
-                Chat::start(chat_options(args, context, it.workspace)).map_err(chat_failure)?;
+                Chat::start(chat_options(args, context, it.workspace)?).map_err(chat_failure)?;
             let host = CliHost::new(it.context, it.workspace)?;
             let session = it.engine.open_session(it.session, Claim::IfFree).await?;
             run_chat(args, chat, it.engine, session, host).await
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
     // The supervisor forks, so it starts before the chat's thread. The chat starts before the
     // engine, so that the user can type immediately.
     let supervisor = start_supervisor()?;
-    let chat = Chat::start(chat_options(args, context, workspace)).map_err(chat_failure)?;
+    let chat = Chat::start(chat_options(args, context, workspace)?).map_err(chat_failure)?;
     let host = CliHost::new(context, workspace)?;
     with_supervisor(context, engine_options, supervisor, async |engine| {
         let new = NewSession {
@@ -75,7 +75,7 @@ async fn run_chat(
     Ok(Box::new(ChatReport { session: id }))
 }
 
-fn chat_options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options {
+fn chat_options(args: &ChatArgs, context: &Context, workspace: &Path) -> Result<Options, Failure> {
     let state = context.settings.state_dir.as_ref();
     // With --json, standard output is for the document.
     let use_stderr = context.printer.json;
@@ -86,7 +86,7 @@ fn chat_options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options
         // The session knows its sandbox.
         None => "",
     };
-    Options {
+    Ok(Options {
         thread: args.thread.clone(),
         model: args.model.clone(),
         sandbox: sandbox.to_owned(),
@@ -100,8 +100,8 @@ fn chat_options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options
             },
         plain: args.plain,
         stderr: use_stderr,
-        user: current_user(),
-    }
+        user: context.user_name()?,
+    })
 }
 
 /// The first lines of the chat: how to get a usable model, if the chosen one is not.

@@ -47,10 +47,7 @@ pub(crate) fn run(
         .map_or(("", &[][..]), |(id, words)| (id.as_str(), words));
     let reference: ItemRef = id.parse()?;
     let (executor, pool) = executor(context, supervisor)?;
-    let mut typed = TypedOptions {
-        options,
-        ..TypedOptions::default()
-    };
+    let mut typed = TypedOptions::from(options);
     let refused = |error: ExecuteError| RefusedCall::new(&reference, error, start.elapsed());
     let mut parameters = Map::new();
     if !words.is_empty() {

@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use rye_engine::Decision;
 use rye_engine::arguments::ARGUMENTS;
-use rye_engine::protocol::{Gate, Purpose, Session};
+use rye_engine::protocol::{Gate, Purpose, Resolution, Session};
 use rye_engine::store::PostOutcome;
 use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
-use rye_host::engine::{EngineOptions, answer_command, decide, with_engine};
+use rye_host::engine::{EngineOptions, answer_command, with_engine};
 use rye_host::lookup::{is_expired, matching_gates, not_found};
+use rye_host::{TrustedKeys, store_project_approval};
 use serde_json::{Value, json};
 
 use crate::cli::args::{ApprovalScope, GateArgs, GateCommand};
@@ -145,17 +147,17 @@ fn show_gate(page: &mut Page, gate: &Gate, origin: Option<String>) {
 }
 
 /// Whether the same decision was already made; fails if another one was.
-fn is_repeated(posted: PostOutcome) -> Result<bool, Failure> {
+fn is_repeated(posted: PostOutcome, keys: &TrustedKeys) -> Result<bool, Failure> {
     match posted {
-        PostOutcome::Conflict(first) => Err(conflict(&first.by, &first.action)),
+        PostOutcome::Conflict(first) => Err(conflict(&first, keys)),
         PostOutcome::GateClosed(_) => Err(closed()),
         PostOutcome::Written => Ok(false),
         PostOutcome::Duplicate => Ok(true),
     }
 }
 
-fn conflict(by: &str, action: &str) -> Failure {
-    let decision = describe_action(action);
+fn conflict(first: &Resolution, keys: &TrustedKeys) -> Failure {
+    let (decision, by) = (describe_action(&first.action), keys.approver(first));
     let message = format!("the gate is already closed: {decision} by {by}");
     Failure::failed("decision_gate_conflict", message)
 }
@@ -179,7 +181,8 @@ fn find(part: &str, context: &Context) -> Result<Gate, Failure> {
     if matches.len() > 1 {
         let message = format!("gate id {part} is ambiguous: {} match", matches.len());
         let failure = Failure::failed("ambiguous", message);
-        let failure = failure.candidates(matches.iter().map(describe));
+        let keys = context.trusted_keys();
+        let failure = failure.candidates(matches.iter().map(|gate| describe(gate, &keys)));
         return Err(failure.hint("rye gate list"));
     }
     matches
@@ -189,11 +192,11 @@ fn find(part: &str, context: &Context) -> Result<Gate, Failure> {
 
 /// A line that distinguishes the gate from others. Shows the full id, because the short one may be
 /// ambiguous.
-fn describe(gate: &Gate) -> String {
+fn describe(gate: &Gate, keys: &TrustedKeys) -> String {
     let state = if is_expired(gate) {
         "expired".to_owned()
     } else {
-        describe_decision(gate).unwrap_or_else(|| "pending".to_owned())
+        describe_decision(gate, keys).unwrap_or_else(|| "pending".to_owned())
     };
     format!("{} ({state}): {}", gate.id, gate.title)
 }
@@ -218,19 +221,36 @@ fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Out
                 return Err(no_key(what));
             }
         }
-        let repeated = is_repeated(decide(engine, &gate.id, action, value, SOURCE).await?)?;
+        let keys = context.trusted_keys();
+        let by = context.user_name()?;
+        let decision = Decision {
+            action: action.to_owned(),
+            value,
+            by: by.clone(),
+            source: SOURCE.to_owned(),
+        };
+        // A nested run is resumed with its outermost run.
+        let run = session
+            .as_str()
+            .split('.')
+            .next()
+            .unwrap_or(session.as_str());
+        // Asked before the decision, after which the run may end at once.
+        let is_running = match run.parse() {
+            Ok(id) => engine.is_held(&id).await?,
+            Err(_) => false,
+        };
+        let repeated = is_repeated(engine.decide(&gate.id, decision).await?, &keys)?;
+        let project = data.as_ref().and_then(session_project);
+        if action == APPROVE_PROJECT {
+            let project = project.as_deref().unwrap_or(context.settings.project());
+            let key = context.signing_key()?.cloned();
+            store_project_approval(&gate, project, key, &by)?;
+        }
         let next = match purpose {
             Some(Purpose::Run) => None,
             Some(Purpose::Workflow) => {
-                // A nested run is resumed with its outermost run.
-                let run = session.as_str();
-                let run = run.split('.').next().unwrap_or(run);
-                let project = data.and_then(|data| session_project(&data));
                 let project = project.filter(|project| project != context.settings.project());
-                let is_running = match run.parse() {
-                    Ok(id) => engine.is_held(&id).await?,
-                    Err(_) => false,
-                };
                 (!is_running).then(|| resume_command(run, project.as_deref()))
             }
             _ => (!repeated).then(|| format!("rye session resume {}", session.short())),

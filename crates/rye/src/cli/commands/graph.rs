@@ -1,17 +1,17 @@
 //! `rye graph`: validates, runs, steps and draws state graphs.
 
+mod asker;
 pub(crate) mod progress;
 mod show;
 mod validate;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use lillux::process::Supervisor;
+use lillux::process::{ShutdownSignals, Supervisor};
 use rye_engine::protocol::short_id;
 use rye_executor::{ExecutionResult, Executor, Request, Trace};
-use rye_graph::{RecordError, RunOptions, RunRecord, StateGraph, check_record};
-use rye_host::TrustedKeys;
+use rye_graph::{EventListener, RecordError, RunOptions, RunRecord, StateGraph, check_record};
 use rye_host::call;
 use rye_host::graph_file::check_graph;
 use rye_host::lookup::not_found;
@@ -26,6 +26,7 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::page::{BAD, DIM, GOOD, paint, sanitize};
 use crate::cli::printer::{Outcome, Printer};
+use asker::GateAsker;
 
 pub(crate) fn run(
     command: GraphCommand,
@@ -71,7 +72,7 @@ fn run_graph(
     let mut inputs = Map::new();
     if !words.is_empty() {
         let supervisor = execute::supervisor_or_start(supervisor)?;
-        let (executor, _) = executor(context, supervisor, RunOptions::default())?;
+        let (executor, _) = checking_executor(context, supervisor)?;
         let tool = executor
             .tool(&reference)
             .map_err(|error| Failure::failed(error.code(), &error).maybe_hint(error.hint()))?;
@@ -104,7 +105,7 @@ fn start_in_background(
     check_graph(&request.tool, context)?;
     request.dry_run = true;
     let supervisor = execute::supervisor_or_start(supervisor)?;
-    let (executor, pool) = executor(context, supervisor, RunOptions::default())?;
+    let (executor, pool) = checking_executor(context, supervisor)?;
     let tool = request.tool.clone();
     if let Err(error) = call::run_to_end(&executor, &pool, request, &mut Trace::disabled())? {
         return Ok(execute::refused(&tool, error));
@@ -118,7 +119,7 @@ fn start_in_background(
     if view.state().is_live() {
         return Err(RecordError::InUse(id.clone()).into());
     }
-    let trust = TrustedKeys::new(&context.roots()?);
+    let trust = context.trusted_keys();
     let has_key = context.signing_key()?.is_some();
     let session = &view.session.id;
     let store = runs.store();
@@ -199,9 +200,27 @@ fn execute_graph(
 ) -> Outcome {
     check_graph(&request.tool, context)?;
     let supervisor = execute::supervisor_or_start(supervisor)?;
-    let (executor, pool) = executor(context, supervisor, going)?;
+    // Blocks the signals in the threads of the store too.
+    let _signals = ShutdownSignals::listen().map_err(|error| Failure::failed("signals", error))?;
+    let asker = GateAsker::start(context)?;
+    let progress = progress::watcher(context.printer);
+    let run = Arc::new(OnceLock::new());
+    let started = Arc::clone(&run);
+    let listener = EventListener::new(move |line| {
+        started.get_or_init(|| line.run.to_string());
+        progress(line);
+        if let (Some(asker), Some(gate)) = (&asker, &line.gate) {
+            asker.ask(gate);
+        }
+    });
+    let (executor, pool) = executor(context, supervisor, going, listener)?;
     let tool = request.tool.clone();
-    match call::run_to_end(&executor, &pool, request, &mut Trace::disabled())? {
+    let ended = call::run_to_end(&executor, &pool, request, &mut Trace::disabled());
+    let ended = ended.map_err(|failure| match run.get() {
+        Some(run) => failure.or_hint(resume_command(run, None)),
+        None => failure,
+    });
+    match ended? {
         Ok(result) => {
             print_outcome(&result, context);
             execute::report(result, context)
@@ -210,14 +229,23 @@ fn execute_graph(
     }
 }
 
-/// An executor whose graphs print their progress.
+/// An executor for checks, which runs nothing.
+fn checking_executor(
+    context: &Context,
+    supervisor: Arc<Supervisor>,
+) -> Result<(Executor, Pool), Failure> {
+    let listener = EventListener::new(|_| ());
+    executor(context, supervisor, RunOptions::default(), listener)
+}
+
+/// An executor whose graphs report their progress.
 fn executor(
     context: &Context,
     supervisor: Arc<Supervisor>,
     going: RunOptions,
+    listener: EventListener,
 ) -> Result<(Executor, Pool), Failure> {
-    let watcher = progress::watcher(context.printer);
-    let configure = |graphs: StateGraph| graphs.with_listener(watcher).with_options(going);
+    let configure = |graphs: StateGraph| graphs.with_listener(listener).with_options(going);
     let pool = Pool::new(&supervisor);
     let executor = call::executor(context, supervisor, pool.clone(), configure)?;
     Ok((executor, pool))

@@ -152,6 +152,7 @@ async fn follow(
             events: context.printer.json,
         },
         source: SOURCE,
+        by: &context.user_name()?,
         yes: args.yes,
         wait: !args.no_wait,
     };

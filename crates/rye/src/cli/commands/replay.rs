@@ -7,7 +7,7 @@ use std::path::Path;
 use rye_engine::protocol::short_id;
 use rye_host::engine::{EngineOptions, replay, with_engine};
 use rye_host::lookup::find_session;
-use rye_host::replay::{Difference, ReplayOutcome};
+use rye_host::replay::{Difference, ReplayOutcome, RunReplay, replay_run};
 use rye_host::session_check::transfer_failure;
 use rye_host::transfer::{self, TransferError};
 use serde_json::{Value, json};
@@ -36,10 +36,12 @@ pub(crate) fn run(args: &ReplayArgs, context: &Context) -> Outcome {
     let archive = archive.ok_or_else(|| Failure::failed("not_found", "the file has no session"))?;
     let session = &archive.session;
     if session.run.is_some() {
-        let id = short_id(session.id.as_str());
-        let message = format!("session {id} has no model calls to replay: it records a run");
-        let hint = format!("rye session verify {id}");
-        return Err(Failure::failed("not_replayable", message).hint(hint));
+        let replayed = replay_run(&archives).ok_or_else(|| {
+            let id = short_id(session.id.as_str());
+            let message = format!("run {id} has not started");
+            Failure::failed("not_replayable", message).hint(format!("rye run status {id}"))
+        })?;
+        return Ok(Box::new(RunReport(replayed)));
     }
     let replayed = replay(context, archive)?;
     Ok(Box::new(ReplayReport(replayed)))
@@ -55,26 +57,16 @@ impl Report for ReplayReport {
             stopped,
             differences,
         } = &self.0;
-        let differences = differences.iter();
-        let differences: Vec<_> = differences
-            .map(|Difference { subject, lines }| json!({ "subject": subject, "lines": lines }))
-            .collect();
         json!({
             "prompts": prompts,
             "entries": entries,
             "stopped": stopped,
-            "differences": differences,
+            "differences": differences_json(differences),
         })
     }
 
     fn show(&self, page: &mut Page) {
-        for Difference { subject, lines } in &self.0.differences {
-            page.line(paint(BOLD, format_args!("{} differs", sanitize(subject))));
-            for line in lines {
-                let style = if line.starts_with('-') { BAD } else { GOOD };
-                page.line(format_args!("  {}", paint(style, sanitize(line))));
-            }
-        }
+        show_differences(&self.0.differences, page);
         for stopped in &self.0.stopped {
             page.line(paint(DIM, sanitize(stopped)));
         }
@@ -89,12 +81,59 @@ impl Report for ReplayReport {
     }
 
     fn failure(&self) -> Option<Failure> {
-        let many = self.0.differences.len();
-        let message = match many {
-            0 => return None,
-            1 => "1 difference".to_owned(),
-            many => format!("{many} differences"),
-        };
-        Some(Failure::failed("differs", message))
+        differences_failure(&self.0.differences)
     }
+}
+
+/// The replay of a graph or a single call.
+struct RunReport(RunReplay);
+
+impl Report for RunReport {
+    fn json(&self) -> Value {
+        let RunReplay {
+            compared,
+            steps,
+            differences,
+        } = &self.0;
+        let differences = differences_json(differences);
+        json!({ "compared": compared, "steps": steps, "differences": differences })
+    }
+
+    fn show(&self, page: &mut Page) {
+        show_differences(&self.0.differences, page);
+        page.line(paint(DIM, sanitize(&self.0.compared)));
+        if self.0.differences.is_empty() {
+            page.line("identical");
+        }
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        differences_failure(&self.0.differences)
+    }
+}
+
+fn differences_json(differences: &[Difference]) -> Vec<Value> {
+    let differences = differences.iter();
+    let json =
+        |Difference { subject, lines }: &Difference| json!({ "subject": subject, "lines": lines });
+    differences.map(json).collect()
+}
+
+fn show_differences(differences: &[Difference], page: &mut Page) {
+    for Difference { subject, lines } in differences {
+        page.line(paint(BOLD, format_args!("{} differs", sanitize(subject))));
+        for line in lines {
+            let style = if line.starts_with('-') { BAD } else { GOOD };
+            page.line(format_args!("  {}", paint(style, sanitize(line))));
+        }
+    }
+}
+
+fn differences_failure(differences: &[Difference]) -> Option<Failure> {
+    let message = match differences.len() {
+        0 => return None,
+        1 => "1 difference".to_owned(),
+        many => format!("{many} differences"),
+    };
+    Some(Failure::failed("differs", message))
 }

@@ -1,5 +1,6 @@
 //! `rye run`: background runs and graph runs, a view of their sessions.
 
+mod changes;
 mod graph;
 
 use std::fs::File;
@@ -7,7 +8,6 @@ use std::io::{self, Read as _};
 use std::time::Duration;
 
 use lillux::PathContext as _;
-use lillux::watch::Watch;
 use rye_engine::protocol::{Millis, RunStatus, short_id};
 use rye_executor::{Approval, OutputListener};
 use rye_host::runs::background::{self, CarryOut, StartedRun};
@@ -21,9 +21,7 @@ use crate::cli::failure::Failure;
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, WARN, paint, sanitize};
 use crate::cli::printer::{AlreadyPrinted, Outcome, Printer, Report};
 use crate::cli::table::{Cell, Table};
-
-/// How often a run that writes nothing is examined: a killed process records no end.
-const LIVENESS_CHECK: Option<Duration> = Some(Duration::from_secs(1));
+use changes::Changes;
 
 pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
     if let RunCommand::CarryOut(args) = command {
@@ -105,7 +103,8 @@ fn tail(runs: &Runs, mut run: RunView, args: &TailArgs, context: &Context) -> Ou
         Err(error) if error.kind() == io::ErrorKind::NotFound && !args.follow => None,
         opened => Some(opened.at("open", &path)?),
     };
-    let watch = args.follow.then(|| runs.watch(run.id())).transpose()?;
+    let changes = args.follow.then(|| Changes::watch(runs, &run));
+    let mut changes = changes.transpose()?;
     let mut output = Vec::new();
     let mut process = None;
     loop {
@@ -127,10 +126,10 @@ fn tail(runs: &Runs, mut run: RunView, args: &TailArgs, context: &Context) -> Ou
                 Failure::failed("io", message)
             })?;
         }
-        let Some(watch) = watch.as_ref().filter(|_| !is_over) else {
+        let Some(changes) = changes.as_mut().filter(|_| !is_over) else {
             break;
         };
-        wait(watch)?;
+        changes.wait(&run)?;
         run = runs.find(run.id())?;
     }
     if context.printer.json {
@@ -139,14 +138,6 @@ fn tail(runs: &Runs, mut run: RunView, args: &TailArgs, context: &Context) -> Ou
         return Ok(Box::new(Json(json!({ "run": run, "log": log }))));
     }
     Ok(Box::new(AlreadyPrinted))
-}
-
-/// Waits until something is committed to the store or written to the log.
-fn wait(watch: &Watch) -> Result<(), Failure> {
-    let waited = watch.wait(LIVENESS_CHECK);
-    waited
-        .map(drop)
-        .map_err(|error| Failure::failed("watch", error))
 }
 
 /// Formats a time.
@@ -189,13 +180,17 @@ fn run_json(run: &RunView, runs: &Runs) -> Value {
 }
 
 fn state_cell(run: &RunView) -> Cell {
-    let style = match run.state() {
+    styled_state(run.state(), run.state_name())
+}
+
+pub(super) fn styled_state(state: RunState, name: &str) -> Cell {
+    let style = match state {
         RunState::Running | RunState::Waiting => HELP,
         RunState::Ended(RunStatus::Completed) => GOOD,
         RunState::Ended(RunStatus::Failed | RunStatus::TimedOut) => BAD,
         RunState::Ended(_) | RunState::Lost => WARN,
     };
-    Cell::styled(style, run.state_name())
+    Cell::styled(style, name)
 }
 
 /// All runs, newest first.

@@ -4,7 +4,9 @@ mod compaction;
 mod export;
 mod fork;
 mod import;
+mod list;
 mod thread;
+mod title;
 mod verify;
 
 pub(super) use verify::verify;
@@ -19,7 +21,7 @@ use rye_engine::protocol::{
 use rye_engine::store::{Claim, SessionFilter};
 use rye_host::engine::{EngineOptions, answer_command, with_engine};
 use rye_host::follower::Follower;
-use rye_host::lookup::{find_session, find_session_to_remove, unique_short_id};
+use rye_host::lookup::{find_session, find_session_to_remove};
 use rye_host::session_engine::with_session_or_root;
 use serde_json::{Value, json};
 
@@ -32,14 +34,13 @@ use crate::cli::observer::{SOURCE, TerminalObserver};
 use crate::cli::page::{BAD, BOLD, DIM, Page, WARN, one_line, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::signal_notice::SignalNotice;
-use crate::cli::table::{Cell, Table};
 
 /// How many sessions are listed.
 const MAX_LISTED: usize = 200;
 
 pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
     match command {
-        SessionCommand::List => list(context),
+        SessionCommand::List => list::run(context),
         SessionCommand::Show(args) => show(args, context),
         SessionCommand::Resume(args) => resume(args, context),
         SessionCommand::Verify(args) => verify::verify(args, context),
@@ -48,128 +49,15 @@ pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
         SessionCommand::Fork(args) => fork::fork(args, context),
         SessionCommand::Compact(args) => compaction::run(args, context),
         SessionCommand::Thread(args) => thread::run(args, context),
+        SessionCommand::Title(args) => title::run(args, context),
         SessionCommand::Rm(args) => rm(args, context),
-    }
-}
-
-fn list(context: &Context) -> Outcome {
-    with_engine(context, EngineOptions::default(), async |engine| {
-        let filter = SessionFilter {
-            limit: MAX_LISTED,
-            ..SessionFilter::default()
-        };
-        let sessions = engine.sessions(filter).await?;
-        let gates = engine.pending_gates(None).await?;
-        let mut queue = Vec::new();
-        for session in sessions.iter().filter(|it| it.parent.is_none()) {
-            // An unreadable session is marked in the list.
-            queue.extend(
-                engine
-                    .unfinished_prompts(&session.id)
-                    .await
-                    .unwrap_or_default(),
-            );
-        }
-        let list = List {
-            sessions,
-            gates,
-            queue,
-        };
-        Ok(Box::new(list) as Box<dyn Report>)
-    })
-}
-
-fn is_child(session: &Session, of: &SessionId) -> bool {
-    let parent = session.parent.as_ref();
-    parent.is_some_and(|parent| parent.session == *of)
-}
-
-struct List {
-    sessions: Vec<Session>,
-    gates: Vec<Gate>,
-    /// Unfinished prompts.
-    queue: Vec<QueuedPrompt>,
-}
-
-impl List {
-    /// Number of pending gates of a session and its tasks.
-    fn pending_gates(&self, session: &SessionId) -> usize {
-        let own = |gate: &&Gate| gate.origin.session == *session;
-        let children = self
-            .sessions
-            .iter()
-            .filter(|other| is_child(other, session));
-        let below: usize = children.map(|child| self.pending_gates(&child.id)).sum();
-        self.gates.iter().filter(own).count() + below
-    }
-    fn unfinished_prompts(&self, session: &SessionId) -> usize {
-        let own = |prompt: &&QueuedPrompt| prompt.session == *session;
-        self.queue.iter().filter(own).count()
-    }
-
-    fn short_id<'a>(&'a self, session: &'a Session) -> &'a str {
-        let ids = self.sessions.iter().map(|session| session.id.as_str());
-        unique_short_id(session.id.as_str(), ids)
-    }
-
-    /// Whether the session stopped with an error and can be resumed.
-    fn has_failed(&self, session: &Session) -> bool {
-        session.status == SessionStatus::Error
-            && session.unreadable.is_none()
-            && session.unverified_import.is_none()
-            && self.pending_gates(&session.id) == 0
-    }
-}
-
-impl Report for List {
-    fn json(&self) -> Value {
-        let (sessions, gates, queue) = (&self.sessions, &self.gates, &self.queue);
-        json!({ "sessions": sessions, "pending_gates": gates, "queue": queue })
-    }
-
-    fn show(&self, page: &mut Page) {
-        if self.sessions.is_empty() {
-            page.line("no sessions");
-            return;
-        }
-        let mut table = Table::new(["SESSION", "TURNS", "STATE", "WORKSPACE"]);
-        // Tasks are shown with their parent, by `rye session show`.
-        for session in self.sessions.iter().filter(|it| it.parent.is_none()) {
-            let state = match self.pending_gates(&session.id) {
-                _ if session.unreadable.is_some() => Cell::styled(BAD, "unreadable"),
-                0 if session.unverified_import.is_some() => {
-                    Cell::styled(BAD, "imported unverified")
-                }
-                _ if self.has_failed(session) => Cell::styled(BAD, "failed"),
-                0 => match self.unfinished_prompts(&session.id) {
-                    0 => Cell::new(""),
-                    1 => Cell::styled(WARN, "1 unfinished prompt"),
-                    many => Cell::styled(WARN, format!("{many} unfinished prompts")),
-                },
-                1 => Cell::styled(WARN, "1 pending gate"),
-                many => Cell::styled(WARN, format!("{many} pending gates")),
-            };
-            table.row([
-                self.short_id(session).into(),
-                session.usage.turns.to_string().into(),
-                state,
-                session.workspace.as_deref().unwrap_or_default().into(),
-            ]);
-        }
-        page.table(&table);
-    }
-
-    fn next_command(&self) -> Option<String> {
-        let mut sessions = self.sessions.iter().filter(|it| it.parent.is_none());
-        let failed = sessions.find(|session| self.has_failed(session))?;
-        Some(format!("rye session resume {}", self.short_id(failed)))
     }
 }
 
 fn show(args: &SessionArgs, context: &Context) -> Outcome {
     with_engine(context, EngineOptions::default(), async |engine| {
         let id = find_session(engine, &args.id).await?;
-        Ok(Box::new(Show::load(engine, id).await?) as Box<dyn Report>)
+        Ok(Box::new(Show::load(engine, id, context).await?) as Box<dyn Report>)
     })
 }
 
@@ -181,6 +69,8 @@ struct Show {
     threads: Vec<(Thread, Vec<Entry>)>,
     /// All gates in the history.
     gates: BTreeMap<GateId, Gate>,
+    /// How those gates were closed.
+    decisions: BTreeMap<GateId, String>,
     /// Pending gates of the session and its tasks.
     pending: Vec<Gate>,
     /// Unfinished prompts.
@@ -190,7 +80,7 @@ struct Show {
 }
 
 impl Show {
-    async fn load(engine: &Engine, id: SessionId) -> Result<Self, Failure> {
+    async fn load(engine: &Engine, id: SessionId, context: &Context) -> Result<Self, Failure> {
         let filter = SessionFilter {
             parent: Some(id.clone()),
             limit: MAX_LISTED,
@@ -211,6 +101,11 @@ impl Show {
                 gates.insert(gate.id.clone(), gate);
             }
         }
+        let keys = context.trusted_keys();
+        let decisions = gates
+            .iter()
+            .filter_map(|(id, gate)| Some((id.clone(), describe_decision(gate, &keys)?)))
+            .collect();
         let queue = engine.unfinished_prompts(&id).await?;
         let session = engine.session_data(&id).await?;
         let unverified = session.and_then(|it| it.unverified_import);
@@ -220,6 +115,7 @@ impl Show {
             children,
             threads,
             gates,
+            decisions,
             pending,
             queue,
             failure: None,
@@ -261,9 +157,9 @@ impl Report for Show {
             for entry in entries {
                 page.line(format_args!("  {}", sanitize(&line(entry))));
                 if let EntryKind::DecisionGate { gate, .. } = &entry.kind
-                    && let Some(decision) = self.gates.get(gate).and_then(describe_decision)
+                    && let Some(decision) = self.decisions.get(gate)
                 {
-                    let decision = one_line(&decision);
+                    let decision = one_line(decision);
                     page.line(paint(DIM, format_args!("             {decision}")));
                 }
             }
@@ -323,6 +219,7 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
                 events: false,
             },
             source: SOURCE,
+            by: &context.user_name()?,
             yes: args.yes,
             wait: true,
         };
@@ -335,7 +232,7 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
             it.failure(id, until.is_some_and(|until| until <= now()))
         });
         let failure = failures.next();
-        let show = Show::load(engine, id.clone()).await?;
+        let show = Show::load(engine, id.clone(), context).await?;
         Ok(Box::new(Show { failure, ..show }) as Box<dyn Report>)
     })
 }

@@ -1,5 +1,7 @@
 //! Runs of graphs: background, changed graphs, altered records, listing.
 
+use std::time::Duration;
+
 use super::{database, env_with_examples, newest_run, wait_for_state, write_graph};
 use crate::support::{assert_transcript, json, transcript_entry};
 
@@ -160,4 +162,67 @@ fn state_override_is_recorded() {
         &format!("run tail {id}"),
     ]);
     assert_transcript!(transcript);
+}
+
+#[test]
+fn graph_run_replays_from_its_record() {
+    let env = env_with_examples();
+    let ran = env.run(&["graph", "run", "workflows/stats", "--directory", "src"]);
+    assert!(ran.status.success(), "{ran:?}");
+    let id = newest_run(&env)["id"].as_str().unwrap().to_owned();
+    let replay = json(&env.run(&["replay", &id, "--json"]));
+    assert_eq!(replay["differences"], serde_json::json!([]), "{replay}");
+    assert!(replay["steps"].as_u64() > Some(1), "{replay}");
+    let exported = env.run(&["session", "export", &id]);
+    let text = String::from_utf8_lossy(&exported.stdout);
+    // The result of the node stays as it was.
+    let changed = text.replacen("\"set\":{\"files\":2", "\"set\":{\"files\":3", 1);
+    assert_ne!(text, changed, "{text}");
+    env.write("project/changed.jsonl", &changed);
+    let replay = json(&env.run(&["replay", "changed.jsonl", "--json"]));
+    assert_eq!(replay["error"]["code"], "differs", "{replay}");
+}
+
+#[test]
+fn first_resume_after_a_kill_asks_about_a_call_that_no_node_handles() {
+    let env = env_with_examples();
+    let tool = "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n\
+        echo called >> calls\n[ -e go ] || sleep 60\n";
+    env.write("project/.ai/tools/flows/slow.sh", tool);
+    let config = "  start: one\n  nodes:\n    \
+        one: { action: { item_id: flows/slow, params: {} }, next: two }\n    \
+        two: { type: return, output: done }\n";
+    write_graph(&env, "once", "[\"rye.execute.tool.flows.*\"]", config);
+    let mut killed = env
+        .command()
+        .args(["graph", "run", "flows/once"])
+        .spawn()
+        .unwrap();
+    while !env.path("project/calls").exists() {
+        lillux::watch::wait_for_change(&[env.path("project")], Some(Duration::from_millis(200)))
+            .ok();
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    env.write("project/go", "");
+    let id = newest_run(&env)["id"].as_str().unwrap().to_owned();
+    let resumed = env
+        .command()
+        .args(["graph", "run", "--resume", &id])
+        .spawn()
+        .unwrap();
+    assert_eq!(wait_for_state(&env, "waiting"), id);
+    assert_eq!(env.read("project/calls"), "called\n");
+    let gate = json(&env.run(&["gate", "list", "--json"]))["gates"][0]["id"].clone();
+    let answer = [
+        "gate",
+        "answer",
+        gate.as_str().unwrap(),
+        "--action",
+        "run_again",
+    ];
+    assert!(env.run(&answer).status.success());
+    let output = resumed.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(env.read("project/calls"), "called\ncalled\n");
 }

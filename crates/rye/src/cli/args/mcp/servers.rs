@@ -50,17 +50,19 @@ pub(crate) struct DiscoverArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "rye mcp call [OPTIONS] NAME TOOL [--PARAMETER VALUE]...")]
 pub(crate) struct McpCallArgs {
-    /// Name of the server
-    pub(crate) name: ServerName,
-    /// Name of the tool on the server
-    pub(crate) tool: String,
     /// Parameters as a JSON object, `@FILE`, or `-` for standard input
     #[arg(long, value_name = "JSON")]
     pub(crate) params: Option<String>,
     /// Timeout in seconds
     #[arg(long, value_name = "SECONDS", value_parser = crate::cli::args::seconds)]
     pub(crate) timeout: Option<std::time::Duration>,
+    /// Name of the server
+    pub(crate) name: ServerName,
+    /// Name of the tool on the server, followed by its parameters
+    #[arg(value_name = "TOOL", required = true, trailing_var_arg = true, num_args = 1..)]
+    pub(crate) call: Vec<String>,
 }
 
 #[derive(Debug, Args)]

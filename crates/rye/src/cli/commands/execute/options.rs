@@ -11,10 +11,19 @@ use crate::cli::failure::Failure;
 #[derive(Debug, Default)]
 pub(in crate::cli::commands) struct TypedOptions {
     pub(in crate::cli::commands) options: CallOptions,
-    pub(super) json: bool,
-    pub(super) quiet: bool,
+    pub(in crate::cli::commands) json: bool,
+    pub(in crate::cli::commands) quiet: bool,
     pub(super) color: Option<Color>,
     pub(in crate::cli::commands) help: bool,
+}
+
+impl From<CallOptions> for TypedOptions {
+    fn from(options: CallOptions) -> Self {
+        Self {
+            options,
+            ..Self::default()
+        }
+    }
 }
 
 impl TypedOptions {

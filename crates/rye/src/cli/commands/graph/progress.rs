@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rye_graph::{EventListener, JournalLine, NodeOutcome, RunEvent, RunStatus};
+use rye_graph::{JournalLine, NodeOutcome, RunEvent, RunStatus};
 use rye_host::engine::answer_command;
 use rye_host::settings;
 
@@ -16,12 +16,12 @@ use crate::cli::printer::Printer;
 /// Variable that turns the progress off.
 const QUIET: &str = "RYE_GRAPH_QUIET";
 
-/// A watcher that prints the progress of a graph.
-pub(super) fn watcher(printer: Printer) -> EventListener {
+/// A function that prints the progress of a graph.
+pub(super) fn watcher(printer: Printer) -> impl Fn(&JournalLine) + Send + Sync {
     let quiet = printer.quiet || settings::variable(QUIET).is_some_and(|it| it == "1");
     let bar = Mutex::new(None::<ProgressBar>);
     let wants_bar = io::stderr().is_terminal();
-    EventListener::new(move |line| {
+    move |line| {
         if quiet {
             return;
         }
@@ -40,7 +40,7 @@ pub(super) fn watcher(printer: Printer) -> EventListener {
         if let Some(text) = describe(line) {
             printer.print_stderr(&format!("{text}\n"));
         }
-    })
+    }
 }
 
 fn item_counter() -> ProgressBar {

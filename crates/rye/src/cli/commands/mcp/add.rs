@@ -47,7 +47,7 @@ pub(crate) fn run(
     if !args.no_check {
         let item = ServerItem::load(context.library()?, args.name.as_str())?;
         let server = item.server(context);
-        match super::with_pool(supervisor, context, async |pool| pool.tools(&server).await)? {
+        match super::first_tools(supervisor, context, server)? {
             Ok(tools) => report.tools = Some(tools.iter().map(|t| t.name().to_owned()).collect()),
             Err(error) => report.failure = Some(error.into()),
         }

@@ -25,7 +25,7 @@ pub(crate) fn run(
     let item = ServerItem::load(context.library()?, name)?;
     let space = item.item.space;
     let server = item.server(context);
-    let listed = super::with_pool(supervisor, context, async |pool| pool.tools(&server).await)??;
+    let listed = super::first_tools(supervisor, context, server.clone())??;
     Ok(Box::new(DiscoverReport {
         name: name.to_owned(),
         accept: args.accept,

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
-use rye_engine::protocol::{Gate, GateStatus, Resolution, RunStatus, short_id};
+use rye_engine::protocol::{Gate, GateStatus, RunStatus, short_id};
 use rye_graph::RunRecord;
+use rye_host::TrustedKeys;
 use rye_host::engine::answer_command;
 use rye_host::runs::{RunState, RunView, Runs};
 use serde_json::{Value, json};
 
-use super::{Json, run_json, timestamp, wait};
+use super::changes::Changes;
+use super::{Json, run_json, timestamp};
 use crate::cli::args::TailArgs;
 use crate::cli::commands::graph::{progress::describe, resume_command};
 use crate::cli::context::Context;
@@ -33,6 +35,7 @@ pub(super) fn status(
         run,
         record,
         other_project,
+        keys: context.trusted_keys(),
     })
 }
 
@@ -57,6 +60,8 @@ struct GraphStatus {
     gates: Vec<Gate>,
     /// The project, if it is not the current one.
     other_project: Option<PathBuf>,
+    /// Names the people who decided.
+    keys: TrustedKeys,
 }
 
 impl Report for GraphStatus {
@@ -97,8 +102,9 @@ impl Report for GraphStatus {
             field("gate", &gate.title);
             match &gate.status {
                 GateStatus::Resolved { resolution } => {
-                    let Resolution { action, by, .. } = resolution;
-                    field("decision", &format!("{} by {by}", describe_action(action)));
+                    let action = describe_action(&resolution.action);
+                    let by = self.keys.approver(resolution);
+                    field("decision", &format!("{action} by {by}"));
                 }
                 GateStatus::Expired { .. } => field("decision", "expired"),
                 GateStatus::Withdrawn { .. } => field("decision", "withdrawn"),
@@ -127,7 +133,8 @@ impl Report for GraphStatus {
 
 /// Prints the steps of a run; with `--follow`, until it ends.
 pub(super) fn tail(runs: &Runs, mut run: RunView, args: &TailArgs, context: &Context) -> Outcome {
-    let watch = args.follow.then(|| runs.watch(run.id())).transpose()?;
+    let changes = args.follow.then(|| Changes::watch(runs, &run));
+    let mut changes = changes.transpose()?;
     let mut printed = 0;
     loop {
         // Read the state first: steps recorded before the end are then printed below.
@@ -150,10 +157,10 @@ pub(super) fn tail(runs: &Runs, mut run: RunView, args: &TailArgs, context: &Con
             let message = format_args!("cannot write to standard output: {error}");
             Failure::failed("io", message)
         })?;
-        let Some(watch) = watch.as_ref().filter(|_| !is_over) else {
+        let Some(changes) = changes.as_mut().filter(|_| !is_over) else {
             return Ok(Box::new(AlreadyPrinted));
         };
-        wait(watch)?;
+        changes.wait(&run)?;
         run = runs.find(run.id())?;
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn import(args: &ImportSessionArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     let trust = library.trust();
     let sessions = verify_file(&args.file, &transfer, |name| trusted_key(&trust, name));
-    let verified = VerifyReport { sessions };
+    let verified = VerifyReport::new(sessions, &trust);
     let findings = verified.describe_findings();
     if !findings.is_empty() && !args.allow_unverified {
         return Err(unverified_failure(&args.file, &verified));

@@ -1,5 +1,6 @@
 //! `rye session verify`: checks the hash chain, seals, receipts and blobs of a session.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rye_engine::audit::{Finding, FindingKind, Verdict};
@@ -7,7 +8,8 @@ use rye_engine::protocol::Millis;
 use rye_engine::store::StoreError;
 use rye_host::engine::{EngineOptions, with_engine};
 use rye_host::lookup::find_session;
-use rye_host::session_check::{SessionRecords, Verdicts, read_sessions, trusted_key};
+use rye_host::session_check::{SessionRecords, Verdicts, key_owner, read_sessions, trusted_key};
+use rye_items::trust::Trust;
 use serde_json::{Value, json};
 
 use crate::cli::args::VerifySessionArgs;
@@ -36,7 +38,7 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
         })?
     };
     let sessions = input.verify(key);
-    Ok(Box::new(VerifyReport { sessions }))
+    Ok(Box::new(VerifyReport::new(sessions, &trust)))
 }
 
 /// An unreadable record counts as altered.
@@ -50,10 +52,28 @@ fn altered(error: StoreError) -> Failure {
 }
 
 pub(super) struct VerifyReport {
-    pub(super) sessions: Verdicts,
+    sessions: Verdicts,
+    /// Owners of the keys, by fingerprint.
+    owners: BTreeMap<String, String>,
 }
 
 impl VerifyReport {
+    pub(super) fn new(sessions: Verdicts, trust: &Trust<'_>) -> Self {
+        let keys = sessions.iter().flat_map(|(_, verdict)| &verdict.keys);
+        let owners = keys
+            .filter_map(|key| Some((key.clone(), key_owner(trust, key)?)))
+            .collect();
+        Self { sessions, owners }
+    }
+
+    /// A key as its owner with the fingerprint.
+    fn describe_key(&self, key: &str) -> String {
+        match self.owners.get(key) {
+            Some(owner) => format!("{} ({key})", sanitize(owner)),
+            None => key.to_owned(),
+        }
+    }
+
     /// All findings, a line each.
     pub(super) fn describe_findings(&self) -> Vec<String> {
         let line = |finding: &Finding| {
@@ -100,6 +120,7 @@ impl Report for VerifyReport {
                 "receipts": verdict.receipts,
                 "blobs": verdict.blobs,
                 "keys": verdict.keys,
+                "owners": self.owners,
                 "sealed_at": verdict.sealed_at,
                 "unsealed": verdict.unsealed_rows,
                 "findings": findings.collect::<Vec<_>>(),
@@ -132,7 +153,7 @@ impl Report for VerifyReport {
                 0 => String::new(),
                 some => format!("{}, ", count(*some, "blob", "blobs")),
             };
-            let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+            let keys: Vec<_> = keys.iter().map(|key| self.describe_key(key)).collect();
             page.line(format_args!("session {}: {state}", id.short()));
             page.line(format_args!(
                 "  {}, {}, {}, {blobs}signed by {}",
