@@ -115,7 +115,7 @@ fn signing_key() -> (SigningKey, &'static str) {
     let release = env::var_os("RYE_RELEASE_KEY").filter(|path| !path.is_empty());
     let Some(path) = release.map(PathBuf::from) else {
         let key = SigningKey::generate().expect("the operating system provides randomness");
-        return (key, "rye build (temporary key)");
+        return (key, "rye (this build)");
     };
     emit(&format!("rerun-if-changed={}", path.display()));
     let key = SigningKey::read(&path).expect("RYE_RELEASE_KEY is the path of a private key");

@@ -1,6 +1,6 @@
 //! Structured results: asks a model for JSON that matches a schema, and extracts it.
 
-use rye_protocol::Schema;
+use rye_protocol::{Schema, json};
 use serde_json::Value;
 
 const START: &str = "---RESULT_START---";
@@ -23,8 +23,8 @@ pub(crate) fn extract(answer: &str, schema: &Value) -> Result<Value, String> {
     let Some((text, _)) = rest.split_once(END) else {
         return Err(format!("missing line {END} after {START}"));
     };
-    let value: Value = serde_json::from_str(strip_fence(text))
-        .map_err(|error| format!("the text between the lines is not JSON: {error}"))?;
+    let value = json::parse(strip_fence(text))
+        .map_err(|error| format!("invalid text between the lines: {error}"))?;
     let schema = Schema::new(schema).map_err(|e| format!("invalid schema: {e}"))?;
     match schema.error(&value) {
         Some(error) => Err(format!("the result does not match the schema: {error}")),

@@ -13,7 +13,7 @@ pub struct Anchor {
     mode: Mode,
     markers: Vec<String>,
     start: SearchStart,
-    /// Library directory of the runtime, relative to the runtime's directory.
+    /// Library directory, relative to the runtime's directory and to the anchor.
     pub lib: Option<String>,
     /// Template of the working directory.
     pub cwd: Option<String>,
@@ -47,6 +47,10 @@ pub struct AnchorLocation {
     /// Whether a marker, a manifest or the declaration selects this directory. Otherwise it is
     /// the tool's directory, and the tool has no dependencies.
     pub is_marked: bool,
+    /// Name of the file that marks a directory.
+    pub marker: Option<String>,
+    /// The directories that were searched for a marker, in order.
+    pub searched: Vec<PathBuf>,
 }
 
 /// Why the anchor of a tool cannot be resolved.
@@ -152,33 +156,38 @@ impl Anchor {
         } else {
             &start
         };
-        let has_marker = |dir: &Path| {
-            let mut markers = self.markers.iter().map(String::as_str);
-            let exists = |marker: &str| dir.join(marker).exists();
-            markers.any(exists) || (dir.starts_with(tools) && exists(MANIFEST))
+        let marker_in = |dir: &Path| {
+            let manifest = dir.starts_with(tools).then_some(MANIFEST);
+            let mut markers = self.markers.iter().map(String::as_str).chain(manifest);
+            markers.find(|marker| dir.join(marker).exists())
         };
-        let marked = start
-            .ancestors()
-            .take_while(|dir| dir.starts_with(limit))
-            .find(|dir| has_marker(dir));
-        match (self.mode, marked) {
-            (Mode::Always, None) if !self.markers.is_empty() => Err(AnchorError::NoMarker {
+        let mut searched = Vec::new();
+        let mut marked = None;
+        for dir in start.ancestors().take_while(|dir| dir.starts_with(limit)) {
+            searched.push(dir.to_owned());
+            marked = marker_in(dir).map(|marker| (dir.to_owned(), marker.to_owned()));
+            if marked.is_some() {
+                break;
+            }
+        }
+        if self.mode == Mode::Always && marked.is_none() && !self.markers.is_empty() {
+            return Err(AnchorError::NoMarker {
                 markers: self.markers.clone(),
                 start,
-            }),
-            (Mode::Always, _) => Ok(AnchorLocation {
-                path: start,
-                is_marked: true,
-            }),
-            (_, Some(dir)) => Ok(AnchorLocation {
-                path: dir.to_owned(),
-                is_marked: true,
-            }),
-            (_, None) => Ok(AnchorLocation {
-                path: start,
-                is_marked: false,
-            }),
+            });
         }
+        let is_marked = self.mode == Mode::Always || marked.is_some();
+        let (path, marker) = match (self.mode, marked) {
+            (Mode::Always, marked) => (start, marked.map(|(_, marker)| marker)),
+            (_, Some((dir, marker))) => (dir, Some(marker)),
+            (_, None) => (start, None),
+        };
+        Ok(AnchorLocation {
+            path,
+            is_marked,
+            marker,
+            searched,
+        })
     }
 }
 

@@ -221,7 +221,8 @@ impl Environment {
     }
 
     /// Applies the `env_paths` of an anchor: for each variable, directories to `prepend` or
-    /// `append`, or a value to `set`. Empty entries are dropped.
+    /// `append`, or a value to `set`. `{runtime_lib}` stands for the `lib` of the anchor and for
+    /// that of the runtime. Empty entries are dropped.
     pub fn apply_env_paths(&mut self, paths: &Value, names: &Placeholders, id: &str) {
         for (name, change) in paths.as_object().into_iter().flatten() {
             let parts = |key: &str, environment: &Self| -> Vec<String> {
@@ -230,11 +231,14 @@ impl Environment {
                     Some(one @ Value::String(_)) => vec![one.clone()],
                     _ => Vec::new(),
                 };
-                let rendered = listed
-                    .iter()
-                    .filter_map(Value::as_str)
-                    .map(|text| as_text(&template::render(text, &environment.values, names)));
-                rendered.filter(|path| !path.is_empty()).collect()
+                let entries = listed.iter().filter_map(Value::as_str);
+                let mut rendered = Vec::new();
+                for path in entries.flat_map(|text| entry(text, &environment.values, names)) {
+                    if !path.is_empty() && !rendered.contains(&path) {
+                        rendered.push(path);
+                    }
+                }
+                rendered
             };
             let (set, before, after) = (
                 parts("set", self),
@@ -285,6 +289,14 @@ pub fn check_single_dirs(paths: &Value, names: &Placeholders) -> Result<(), Anch
     Ok(())
 }
 
+/// The directories that an entry of `env_paths` stands for.
+fn entry(text: &str, variables: &Variables, names: &Placeholders) -> Vec<String> {
+    let anchor_lib = names.get("anchor_lib").filter(|_| text == "{runtime_lib}");
+    let rendered = template::render(text, variables, names);
+    let paths = anchor_lib.into_iter().chain([&rendered]);
+    paths.map(as_text).collect()
+}
+
 /// The first rendered template that contains more colons than the template itself.
 fn with_colon(templates: &Value, names: &Placeholders) -> Option<String> {
     let colons = |text: &str| text.matches(':').count();
@@ -292,8 +304,8 @@ fn with_colon(templates: &Value, names: &Placeholders) -> Option<String> {
         .as_array()
         .map_or(std::slice::from_ref(templates), Vec::as_slice);
     all.iter().filter_map(Value::as_str).find_map(|text| {
-        let path = as_text(&template::render(text, &Variables::new(), names));
-        (colons(&path) > colons(text)).then_some(path)
+        let mut paths = entry(text, &Variables::new(), names).into_iter();
+        paths.find(|path| colons(path) > colons(text))
     })
 }
 

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use lillux::PathError;
-use rye_items::{ItemError, LookupError, SpaceError};
+use rye_items::{IntegrityError, ItemError, LookupError, SpaceError};
 use serde_json::Value;
 
 use crate::anchor::AnchorError;
 use crate::chain::{ChainError, Pair};
+use crate::executor::UnknownName;
 use crate::interpreter::InterpreterError;
 use crate::parameters::ParameterError;
 use crate::template::{PathTraversal, UnknownPlaceholder, ValueAsCode};
@@ -31,6 +32,9 @@ pub enum ExecuteError {
     /// A configuration file that `config_resolve` names is invalid.
     #[error("{0}")]
     ConfigFile(String),
+    /// A configuration file that `config_resolve` names cannot be parsed.
+    #[error("{0}")]
+    ConfigSyntax(#[source] ItemError),
     /// An interpreter cannot be found or may not be used.
     #[error("{id}: {source}")]
     Interpreter {
@@ -50,6 +54,16 @@ pub enum ExecuteError {
     /// A file that the tool can load does not verify.
     #[error("{0}")]
     Dependency(#[source] ItemError),
+    /// Several items or directories of the call do not verify.
+    #[error("{}", lines(.error, .all))]
+    Unverified {
+        /// The first problem.
+        error: Box<ExecuteError>,
+        /// All problems.
+        all: Vec<IntegrityError>,
+        /// The command that signs everything.
+        command: String,
+    },
     /// The `verify_deps` declaration is invalid.
     #[error("`verify_deps`: {0}")]
     VerifyDeps(String),
@@ -63,6 +77,14 @@ pub enum ExecuteError {
         id: String,
         /// The placeholder.
         source: UnknownPlaceholder,
+    },
+    /// The item has keys or placeholders without a meaning.
+    #[error("{id}: {}", list(.unknown))]
+    UnknownNames {
+        /// The item.
+        id: String,
+        /// The keys and placeholders.
+        unknown: Vec<UnknownName>,
     },
     /// A value of the call would become part of program code.
     #[error("{id}: {location}: {source}")]
@@ -126,7 +148,9 @@ impl ExecuteError {
             Self::InvalidChain(_) => "invalid_chain",
             Self::Parameters(ParameterError::Schema(_)) => "bad_schema",
             Self::Parameters(_) | Self::UrlPath(_) => "invalid_parameters",
-            Self::Config(_) | Self::ConfigFile(_) | Self::Policy(_) => "invalid_config",
+            Self::Config(_) | Self::ConfigFile(_) | Self::ConfigSyntax(_) | Self::Policy(_) => {
+                "invalid_config"
+            }
             Self::Interpreter { source, .. } => match source {
                 InterpreterError::InvalidDeclaration { .. } => "bad_env_config",
                 InterpreterError::MissingHash(_) => "unsigned",
@@ -135,9 +159,11 @@ impl ExecuteError {
             },
             Self::Anchor { .. } => "no_anchor",
             Self::Dependency(error) => item_code(error),
+            Self::Unverified { error, .. } => error.code(),
             Self::VerifyDeps(_) => "bad_verify_deps",
             Self::MissingVariables(_) => "missing_variables",
             Self::Placeholder { .. } => "unknown_placeholder",
+            Self::UnknownNames { .. } => "unknown_name",
             Self::ValueAsCode { .. } => "value_as_code",
             Self::NeedsTool { .. } => "needs_tool",
             Self::ApprovalRequired { .. } => "approval_required",
@@ -167,6 +193,7 @@ impl ExecuteError {
         match self {
             Self::Chain(ChainError::Item(ItemError::Integrity(error)))
             | Self::Dependency(ItemError::Integrity(error)) => Some(error),
+            Self::Unverified { error, .. } => error.integrity(),
             _ => None,
         }
     }
@@ -174,7 +201,10 @@ impl ExecuteError {
     /// Advice on how to fix the error.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Chain(ChainError::Item(error)) | Self::Dependency(error) => item_hint(error),
+            Self::Chain(ChainError::Item(error))
+            | Self::Dependency(error)
+            | Self::ConfigSyntax(error) => item_hint(error),
+            Self::Unverified { command, .. } => Some(format!("{command} # after reading them")),
             Self::Chain(ChainError::ExecutorNotFound { source, .. }) => source.hint(),
             Self::Chain(ChainError::ItemNotFound { source, .. }) => source.hint(),
             Self::Interpreter {
@@ -231,6 +261,23 @@ fn problems(pairs: &[Pair]) -> String {
         )
     });
     all.collect::<Vec<_>>().join("; ")
+}
+
+/// The first problem, followed by the others.
+fn lines(first: &ExecuteError, all: &[IntegrityError]) -> String {
+    let first = first.to_string();
+    let others = all.iter().map(IntegrityError::to_string);
+    let others = others.filter(|other| *other != first);
+    [first.clone()]
+        .into_iter()
+        .chain(others)
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+fn list(unknown: &[UnknownName]) -> String {
+    let unknown = unknown.iter().map(UnknownName::to_string);
+    unknown.collect::<Vec<_>>().join("; ")
 }
 
 fn chain_code(error: &ChainError) -> &'static str {

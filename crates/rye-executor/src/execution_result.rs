@@ -78,6 +78,9 @@ impl ExecutionResult {
         metadata.insert("exit_code".into(), json!(outcome.exit_code));
         metadata.insert("chain_hash".into(), json!(hash));
         metadata.extend(outcome.metadata);
+        if let Some(Value::Array(own)) = metadata.remove("warnings") {
+            warnings.extend(own.iter().filter_map(Value::as_str).map(str::to_owned));
+        }
         let links = chain.links.iter().chain(chain.named.values());
         let waived = links.filter_map(|link| {
             let error = link.item.waived.as_ref()?;
@@ -112,10 +115,19 @@ impl ExecutionResult {
     }
 
     /// Result of a dry run that passed all checks.
-    pub(crate) fn dry_run(chain: &Chain, hash: Hash, pairs: Vec<Pair>, duration: Duration) -> Self {
+    pub(crate) fn dry_run(
+        chain: &Chain,
+        hash: Hash,
+        pairs: Vec<Pair>,
+        warnings: Vec<String>,
+        duration: Duration,
+    ) -> Self {
         let mut metadata = Map::new();
         metadata.insert("duration_ms".into(), milliseconds(duration));
         metadata.insert("chain_hash".into(), json!(hash));
+        if !warnings.is_empty() {
+            metadata.insert("warnings".into(), warnings.into());
+        }
         Self {
             status: Status::ValidationPassed,
             kind: "tool",

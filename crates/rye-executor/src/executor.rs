@@ -11,6 +11,8 @@ mod prepare;
 mod program;
 mod system_space;
 mod template_context;
+mod unknown_names;
+mod unverified;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +34,8 @@ use crate::error::ExecuteError;
 use crate::execution_result::ExecutionResult;
 use crate::parameters;
 use crate::primitive::{
-    CallOutcome, Execute, HttpClient, OutputListener, Primitives, RunContext, Spill,
+    ALIASES, CallOutcome, EXECUTE, Execute, HTTP_CLIENT, HttpClient, OutputListener, Primitive,
+    Primitives, RunContext, Spill,
 };
 use crate::redact::{self, RedactingOutput};
 use crate::trace::Trace;
@@ -45,6 +48,7 @@ use inherited_variables::inherited_variables;
 pub use inline_code::check_before_signing;
 use path_guard::PathGuard;
 pub use template_context::CallAnchor;
+pub use unknown_names::UnknownName;
 
 /// Directories that the executor reads items from, its cache, and its security settings.
 #[derive(Debug, Clone)]
@@ -178,19 +182,16 @@ impl Executor {
     /// Creates an executor with the built-in primitives, whose processes run under `supervisor`.
     pub fn new(roots: Roots, supervisor: Arc<Supervisor>) -> Self {
         let mut primitives = Primitives::default();
-        let id = |text: &str| text.parse().ok();
-        if let Some(execute) = id("rye/core/primitives/execute") {
-            let aliases = ["rye/core/primitives/subprocess", "subprocess"];
-            let aliases = aliases.into_iter().filter_map(id).collect();
-            primitives.register(
-                execute,
-                aliases,
-                Arc::new(Execute::new(Arc::clone(&supervisor))),
-            );
-        }
-        if let Some(http) = id("rye/core/primitives/http_client") {
-            let aliases = id("http_client").into_iter().collect();
-            primitives.register(http, aliases, Arc::new(HttpClient::default()));
+        let execute: Arc<dyn Primitive> = Arc::new(Execute::new(Arc::clone(&supervisor)));
+        for (name, primitive) in [
+            (EXECUTE, execute),
+            (HTTP_CLIENT, Arc::new(HttpClient::default())),
+        ] {
+            let aliases = ALIASES.iter().filter(|(_, id)| *id == name);
+            let aliases = aliases.filter_map(|(alias, _)| alias.parse().ok());
+            if let Ok(id) = name.parse() {
+                primitives.register(id, aliases.collect(), primitive);
+            }
         }
         Self {
             path_policy: roots.path_policy(),
@@ -235,8 +236,18 @@ impl Executor {
     }
 
     /// Runs a tool and records its steps in `trace`. A call that is refused is an error.
-    #[expect(clippy::too_many_lines, reason = "the steps of a call, in order")]
     pub async fn try_execute(
+        &self,
+        request: Request,
+        trace: &mut Trace,
+    ) -> Result<ExecutionResult, ExecuteError> {
+        let tool = request.tool.clone();
+        let outcome = self.execute_steps(request, trace).await;
+        outcome.map_err(|error| self.with_all_unverified(&tool, error))
+    }
+
+    #[expect(clippy::too_many_lines, reason = "the steps of a call, in order")]
+    async fn execute_steps(
         &self,
         request: Request,
         trace: &mut Trace,
@@ -300,6 +311,7 @@ impl Executor {
                 .map_err(|error| error.for_chain(chain))?;
         }
         let mut warnings = Vec::from_iter(dependencies::dev_mode_warning(dependencies));
+        warnings.extend(unknown_names::warnings(chain, &parameters));
         let parameters =
             prepare::with_resolved_config(library, &trust, chain, parameters, &mut warnings)?;
         let placeholders = self.placeholders(chain, &anchor, &loadable, &parameters, &config)?;
@@ -320,6 +332,7 @@ impl Executor {
                 &guard,
                 inherited(),
                 &mut warnings,
+                trace,
             )
             .await?;
         if let Some(text) = paths.policy_json(&self.path_policy) {
@@ -357,7 +370,7 @@ impl Executor {
         if request.dry_run {
             let elapsed = || start.elapsed();
             return Ok(match primitive.check(call) {
-                Ok(()) => ExecutionResult::dry_run(chain, hash, pairs, elapsed()),
+                Ok(()) => ExecutionResult::dry_run(chain, hash, pairs, warnings, elapsed()),
                 Err(failure) => {
                     let outcome = CallOutcome {
                         failure: Some(failure),
@@ -388,6 +401,11 @@ impl Executor {
 
     /// Loads and verifies a tool without its chain.
     pub fn tool(&self, tool: &ItemRef) -> Result<Link, ExecuteError> {
+        let link = self.load_tool(tool);
+        link.map_err(|error| self.with_all_unverified(tool, error))
+    }
+
+    fn load_tool(&self, tool: &ItemRef) -> Result<Link, ExecuteError> {
         if tool.kind != ItemKind::Tool {
             return Err(ChainError::NotATool(tool.clone()).into());
         }

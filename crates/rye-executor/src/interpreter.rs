@@ -6,8 +6,10 @@
 //! these methods.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Access, access};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// How to find an interpreter, and the environment variable that receives its path.
@@ -30,8 +32,8 @@ pub enum SearchMethod {
         names: Vec<String>,
         /// Directories, relative to the roots.
         paths: Vec<String>,
-        /// Templates of the roots; empty for the project directory.
-        roots: Vec<String>,
+        /// Roots in the order of the search; empty for the project directory.
+        roots: Vec<SearchRoot>,
     },
     /// Search `PATH`.
     System {
@@ -40,6 +42,56 @@ pub enum SearchMethod {
     },
     /// Run a command that prints the path.
     Command(Vec<String>),
+}
+
+/// Where [`SearchMethod::Local`] searches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SearchRoot<D = String> {
+    /// Below a directory, by default given as a template.
+    Dir(D),
+    /// In the directories of `PATH`.
+    Path,
+}
+
+/// A candidate of a search.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Candidate {
+    /// Path of the program, or the command that prints it.
+    pub name: String,
+    /// Result of the check.
+    pub result: CandidateResult,
+    /// Duration of the check in microseconds.
+    pub duration_us: u64,
+}
+
+/// Whether a candidate can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CandidateResult {
+    /// It is used.
+    Found,
+    /// There is no such file.
+    Missing,
+    /// The file cannot be executed.
+    NotExecutable,
+    /// It is in a project or user directory that is not signed.
+    NotSigned,
+    /// The command failed or printed nothing.
+    Failed,
+    /// The command was not run, because this is a dry run.
+    NotRun,
+}
+
+impl Candidate {
+    /// Records a check that began at `start`.
+    pub(crate) fn new(name: String, result: CandidateResult, start: Instant) -> Self {
+        let micros = Duration::as_micros(&start.elapsed());
+        Self {
+            name,
+            result,
+            duration_us: u64::try_from(micros).unwrap_or(u64::MAX),
+        }
+    }
 }
 
 /// Why an interpreter cannot be used.
@@ -108,7 +160,7 @@ fn parse_resolver(declaration: &Value) -> Result<Resolver, String> {
         "local_binary" => SearchMethod::Local {
             names: names(binary()?),
             paths: list(fields, "search_paths"),
-            roots: list(fields, "search_roots"),
+            roots: dirs(list(fields, "search_roots")),
         },
         "system_binary" => SearchMethod::System {
             names: names(binary()?),
@@ -122,24 +174,29 @@ fn parse_resolver(declaration: &Value) -> Result<Resolver, String> {
         "venv_python" => SearchMethod::Local {
             names: vec!["python".to_owned(), "python3".to_owned()],
             paths: vec![".venv/bin".to_owned(), ".venv/Scripts".to_owned()],
-            roots: Vec::new(),
+            roots: spaces(fields)?.unwrap_or_default(),
         },
         "node_modules" => SearchMethod::Local {
             names: names(text("binary").unwrap_or_else(|| "node".to_owned())),
             paths: vec!["node_modules/.bin".to_owned()],
-            roots: vec!["{anchor_path}".to_owned()],
+            roots: dirs(vec!["{anchor_path}".to_owned()]),
         },
         "version_manager" => {
             let manager = text("manager").ok_or("missing `manager`, the program to run")?;
             SearchMethod::Command(vec![manager, "which".to_owned(), binary()?])
         }
-        "binary" => SearchMethod::System {
-            names: names(
-                text("binary")
-                    .or(fallback.clone())
-                    .ok_or("missing `binary` or `fallback`, the program name")?,
-            ),
-        },
+        "binary" => {
+            let name = text("binary").or(fallback.clone());
+            let names = names(name.ok_or("missing `binary` or `fallback`, the program name")?);
+            match spaces(fields)? {
+                None => SearchMethod::System { names },
+                Some(roots) => SearchMethod::Local {
+                    names,
+                    paths: LOCAL_PROGRAMS.map(str::to_owned).to_vec(),
+                    roots,
+                },
+            }
+        }
         other => {
             return Err(format!(
                 "unknown type `{other}`; expected local_binary, system_binary or command"
@@ -151,6 +208,34 @@ fn parse_resolver(declaration: &Value) -> Result<Resolver, String> {
         method,
         fallback,
     })
+}
+
+/// Where programs of a project or a user are, relative to its directory.
+const LOCAL_PROGRAMS: [&str; 3] = [".venv/bin", "node_modules/.bin", "bin"];
+
+/// The roots that `search` lists: the project's directory, the user's `.ai/`, and `PATH` for the
+/// system.
+fn spaces(fields: &Map<String, Value>) -> Result<Option<Vec<SearchRoot>>, String> {
+    if !fields.contains_key("search") {
+        return Ok(None);
+    }
+    let roots = list(fields, "search").into_iter().map(|name| {
+        Ok(match name.as_str() {
+            "project" => SearchRoot::Dir("{project_path}".to_owned()),
+            "user" => SearchRoot::Dir("{user_space}".to_owned()),
+            "system" => SearchRoot::Path,
+            other => {
+                return Err(format!(
+                    "`search`: unknown space `{other}`; expected project, user or system"
+                ));
+            }
+        })
+    });
+    roots.collect::<Result<_, _>>().map(Some)
+}
+
+fn dirs(templates: Vec<String>) -> Vec<SearchRoot> {
+    templates.into_iter().map(SearchRoot::Dir).collect()
 }
 
 fn list(fields: &Map<String, Value>, key: &str) -> Vec<String> {
@@ -165,50 +250,56 @@ fn list(fields: &Map<String, Value>, key: &str) -> Vec<String> {
 }
 
 impl Resolver {
-    /// Searches for the program. [`SearchMethod::Local`] searches below `roots`;
-    /// [`SearchMethod::Command`] uses `command_output`. Programs that `is_allowed` rejects are
-    /// skipped.
+    /// Searches for the program and adds each candidate to `tried`. [`SearchMethod::Local`]
+    /// searches `roots`; [`SearchMethod::Command`] uses `command_output`. Programs that
+    /// `is_allowed` rejects are skipped.
     pub fn find(
         &self,
-        roots: &[PathBuf],
+        roots: &[SearchRoot<PathBuf>],
         search_path: &str,
         command_output: Option<&str>,
         is_allowed: &dyn Fn(&Path) -> bool,
+        tried: &mut Vec<Candidate>,
     ) -> Result<PathBuf, InterpreterError> {
-        let mut tried = Vec::new();
         let mut usable = |path: PathBuf| {
-            let is_usable =
-                path.is_file() && access(&path, Access::EXEC_OK).is_ok() && is_allowed(&path);
-            if !is_usable {
-                tried.push(path.display().to_string());
-            }
-            is_usable.then_some(path)
+            let start = Instant::now();
+            let result = if !path.is_file() {
+                CandidateResult::Missing
+            } else if access(&path, Access::EXEC_OK).is_err() {
+                CandidateResult::NotExecutable
+            } else if is_allowed(&path) {
+                CandidateResult::Found
+            } else {
+                CandidateResult::NotSigned
+            };
+            let name = path.display().to_string();
+            tried.push(Candidate::new(name, result, start));
+            (result == CandidateResult::Found).then_some(path)
+        };
+        let on_path_of = |names: &[String], usable: &mut dyn FnMut(PathBuf) -> Option<PathBuf>| {
+            let mut names = names.iter();
+            names.find_map(|name| on_path(name, search_path, usable))
         };
         let found = match &self.method {
-            SearchMethod::Local { names, paths, .. } => {
-                let mut all = roots.iter().flat_map(|root| {
-                    paths.iter().flat_map(move |path| {
-                        names.iter().map(move |name| root.join(path).join(name))
-                    })
-                });
-                all.find_map(&mut usable)
-            }
-            SearchMethod::System { names } => names
-                .iter()
-                .find_map(|name| on_path(name, search_path, &mut usable)),
+            SearchMethod::Local { names, paths, .. } => roots.iter().find_map(|root| match root {
+                SearchRoot::Path => on_path_of(names, &mut usable),
+                SearchRoot::Dir(root) => {
+                    let mut all = paths
+                        .iter()
+                        .flat_map(|path| names.iter().map(move |name| root.join(path).join(name)));
+                    all.find_map(&mut usable)
+                }
+            }),
+            SearchMethod::System { names } => on_path_of(names, &mut usable),
             SearchMethod::Command(_) => command_output.map(PathBuf::from).and_then(&mut usable),
         };
         let found = found.or_else(|| on_path(self.fallback.as_ref()?, search_path, &mut usable));
-        found.ok_or_else(|| {
-            if let SearchMethod::Command(command) = &self.method
-                && command_output.is_none()
-            {
-                tried.insert(0, format!("`{}`", command.join(" ")));
-            }
-            InterpreterError::NotFound {
-                var: self.var.clone(),
-                tried,
-            }
+        found.ok_or_else(|| InterpreterError::NotFound {
+            var: self.var.clone(),
+            tried: tried
+                .iter()
+                .map(|candidate| candidate.name.clone())
+                .collect(),
         })
     }
 }
@@ -217,7 +308,7 @@ impl Resolver {
 fn on_path(
     name: &str,
     search_path: &str,
-    usable: &mut impl FnMut(PathBuf) -> Option<PathBuf>,
+    usable: &mut dyn FnMut(PathBuf) -> Option<PathBuf>,
 ) -> Option<PathBuf> {
     if name.contains('/') {
         return usable(PathBuf::from(name));
@@ -261,9 +352,17 @@ mod tests {
                 SearchMethod::Command(vec!["a".into(), "b".into()]),
             ),
             (
-                json!({"type": "binary", "var": "V", "search": ["project"], "fallback": "rustc"}),
+                json!({"type": "binary", "var": "V", "fallback": "rustc"}),
                 SearchMethod::System {
                     names: vec!["rustc".into()],
+                },
+            ),
+            (
+                json!({"type": "binary", "var": "V", "search": ["project", "system"], "fallback": "rustc"}),
+                SearchMethod::Local {
+                    names: vec!["rustc".into()],
+                    paths: LOCAL_PROGRAMS.map(str::to_owned).to_vec(),
+                    roots: vec![SearchRoot::Dir("{project_path}".into()), SearchRoot::Path],
                 },
             ),
             (
@@ -288,6 +387,10 @@ mod tests {
             (json!({"type": "system_binary", "var": "V"}), "`binary`"),
             (json!({"type": "command", "var": "V"}), "`resolve_cmd`"),
             (json!({"type": "magic", "var": "V"}), "`magic`"),
+            (
+                json!({"type": "venv_python", "var": "V", "search": ["moon"]}),
+                "`moon`",
+            ),
         ] {
             let error = parse(&declaration).unwrap_err();
             let InterpreterError::InvalidDeclaration { name, reason } = &error else {
@@ -301,7 +404,10 @@ mod tests {
     fn program_is_found_or_the_error_lists_all_attempts() {
         let dir = tempfile::tempdir().unwrap();
         let project = dir.path();
-        let roots = [project.to_owned()];
+        let roots = [SearchRoot::Dir(project.to_owned())];
+        let find = |resolver: &Resolver, path: &str, output: Option<&str>| {
+            resolver.find(&roots, path, output, &|_| true, &mut Vec::new())
+        };
         let program = |path: &str, mode: u32| {
             let path = project.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -312,31 +418,20 @@ mod tests {
         program("venv/bin/python", 0o644);
         let path = project.join("path").display().to_string();
         let local = parse(&json!({"type": "local_binary", "var": "V", "binary": "python", "candidates": ["python3"], "search_paths": ["venv/bin"], "fallback": "python3"})).unwrap();
-        assert_eq!(
-            local.find(&roots, &path, None, &|_| true).unwrap(),
-            project.join("path/python3")
-        );
+        let found = find(&local, &path, None).unwrap();
+        assert_eq!(found, project.join("path/python3"));
         program("venv/bin/python3", 0o755);
-        assert_eq!(
-            local.find(&roots, &path, None, &|_| true).unwrap(),
-            project.join("venv/bin/python3")
-        );
+        let found = find(&local, &path, None).unwrap();
+        assert_eq!(found, project.join("venv/bin/python3"));
 
         let command =
             parse(&json!({"type": "command", "var": "V", "resolve_cmd": ["which-python", "x"]}))
                 .unwrap();
         let python = project.join("path/python3").display().to_string();
-        assert!(command.find(&roots, "", Some(&python), &|_| true).is_ok());
-        let error = command
-            .find(&roots, "", None, &|_| true)
-            .unwrap_err()
-            .to_string();
-        assert_eq!(error, "no interpreter found for V; tried `which-python x`");
+        assert!(find(&command, "", Some(&python)).is_ok());
+        assert!(find(&command, "", None).is_err());
         let none = parse(&json!({"type": "system_binary", "var": "V", "binary": "none", "fallback": "/no/where"})).unwrap();
-        let error = none
-            .find(&roots, "/bin:relative", None, &|_| true)
-            .unwrap_err()
-            .to_string();
+        let error = find(&none, "/bin:relative", None).unwrap_err().to_string();
         assert_eq!(
             error,
             "no interpreter found for V; tried /bin/none, /no/where"

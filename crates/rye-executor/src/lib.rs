@@ -44,7 +44,7 @@ pub use error::ExecuteError;
 pub use execution_result::{ErrorInfo, ExecutionResult, Status};
 pub use executor::{
     Approval, ApprovalReason, CallAnchor, Executor, Request, Roots, SensitiveWrite, ToolInfo,
-    check_before_signing, dependency_scopes, find_api_key_names,
+    UnknownName, check_before_signing, dependency_scopes, find_api_key_names,
 };
 pub use primitive::{OutputListener, RunContext};
 pub use trace::{Trace, TraceDependencies, TraceLink, TraceStep, TraceStepKind, TraceVariable};

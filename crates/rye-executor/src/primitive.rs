@@ -21,6 +21,17 @@ use crate::executor::{Approval, Executor};
 pub use execute::{Execute, record_overflow};
 pub use http::HttpClient;
 
+/// Id of the primitive that runs processes.
+pub(crate) const EXECUTE: &str = "rye/core/primitives/execute";
+/// Id of the primitive that sends HTTP requests.
+pub(crate) const HTTP_CLIENT: &str = "rye/core/primitives/http_client";
+/// Other names of these primitives.
+pub(crate) const ALIASES: [(&str, &str); 3] = [
+    ("rye/core/primitives/subprocess", EXECUTE),
+    ("subprocess", EXECUTE),
+    ("http_client", HTTP_CLIENT),
+];
+
 /// A call that is ready for its primitive: verified, checked and rendered.
 #[derive(Debug)]
 pub struct Call {

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::chain::Chain;
 use crate::environment::{Environment, Origin};
 use crate::executor::CallAnchor;
+use crate::interpreter::{Candidate, Resolver};
 use crate::redact::{REDACTED, Redactor, is_secret_name};
 
 /// The steps of a call, in order. A disabled trace records nothing.
@@ -47,10 +48,23 @@ pub enum TraceStepKind {
     Anchor {
         /// The directory.
         path: String,
-        /// Whether it has a marker file; if not, it is the tool's directory.
-        has_marker: bool,
+        /// Name of the marker file; without one, the search starts and ends at `path`.
+        marker: Option<String>,
+        /// The directories that were searched for a marker, in order.
+        searched: Vec<String>,
         /// Id of the item that declares the anchor.
         declared_by: Option<String>,
+    },
+    /// An interpreter was searched.
+    Interpreter {
+        /// Environment variable that receives its path.
+        variable: String,
+        /// Id of the item that declares it.
+        declared_by: String,
+        /// Path of the interpreter, if one was found.
+        found: Option<String>,
+        /// The candidates in the order in which they were tried.
+        tried: Vec<Candidate>,
     },
     /// The dependencies were verified.
     Dependencies {
@@ -96,6 +110,8 @@ pub struct TraceLink {
     pub hash: Hash,
     /// Fingerprint of the signer's key.
     pub signed_by: Option<Fingerprint>,
+    /// Owner of the signer's key.
+    pub owner: Option<String>,
     /// Files of items with the same id in less specific spaces.
     pub shadows: Vec<String>,
 }
@@ -105,6 +121,8 @@ pub struct TraceLink {
 pub struct TraceDependencies {
     /// Number of files.
     pub files: usize,
+    /// Number of files that did not verify and are accepted in development mode.
+    pub unverified: usize,
     /// Hash over all paths and file hashes.
     pub hash: Hash,
 }
@@ -157,7 +175,7 @@ impl Trace {
         self.step(Some(elapsed), || {
             let links = chain.links.iter().chain(chain.named.values());
             let links = links.map(|link| {
-                let found = library.find(&link.item.reference).ok();
+                let found = library.find_from(link.space(), &link.item.reference).ok();
                 let shadowed = found
                     .map(|found| library.shadowed(&found))
                     .unwrap_or_default();
@@ -167,6 +185,7 @@ impl Trace {
                     path: link.item.path.display().to_string(),
                     hash: link.item.hash,
                     signed_by: link.item.signer.as_ref().map(|key| key.key.fingerprint()),
+                    owner: link.item.signer.as_ref().and_then(|key| key.owner.clone()),
                     shadows: shadowed
                         .iter()
                         .map(|other| other.path().display().to_string())
@@ -182,8 +201,29 @@ impl Trace {
     pub(crate) fn anchor(&mut self, anchor: &CallAnchor) {
         self.step(None, || TraceStepKind::Anchor {
             path: anchor.path().display().to_string(),
-            has_marker: anchor.location.is_marked,
+            marker: anchor.location.marker.clone(),
+            searched: anchor
+                .location
+                .searched
+                .iter()
+                .map(|dir| dir.display().to_string())
+                .collect(),
             declared_by: anchor.declared.as_ref().map(|(_, id)| id.clone()),
+        });
+    }
+
+    pub(crate) fn interpreter(
+        &mut self,
+        resolver: &Resolver,
+        declared_by: &ItemId,
+        found: Option<&str>,
+        tried: Vec<Candidate>,
+    ) {
+        self.step(None, || TraceStepKind::Interpreter {
+            variable: resolver.var.clone(),
+            declared_by: declared_by.to_string(),
+            found: found.map(str::to_owned),
+            tried,
         });
     }
 
@@ -191,6 +231,7 @@ impl Trace {
         self.step(Some(elapsed), || TraceStepKind::Dependencies {
             verified: dependencies.map(|all| TraceDependencies {
                 files: all.files,
+                unverified: all.waived,
                 hash: all.hash,
             }),
         });

@@ -14,7 +14,7 @@ use rye_mcp::client::Pool;
 use serde_json::json;
 
 use crate::context::Context;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, UNVERIFIED};
 use crate::meta_tools::executor_with;
 
 /// An executor whose tools may call the MCP servers of a pool. `configure` changes how graphs run.
@@ -131,8 +131,21 @@ pub fn result_failure(result: &ExecutionResult) -> Option<Failure> {
 pub fn refusal(item: &ItemRef, error: ExecuteError) -> Failure {
     let help = format!("rye execute {} --help", item.id);
     match error {
-        ExecuteError::Chain(ChainError::Item(source)) | ExecuteError::Dependency(source) => {
-            source.into()
+        ExecuteError::Chain(ChainError::Item(source))
+        | ExecuteError::Dependency(source)
+        | ExecuteError::ConfigSyntax(source) => source.into(),
+        ExecuteError::Unverified {
+            error,
+            all,
+            command,
+        } => {
+            let all: Vec<_> = all
+                .iter()
+                .map(|problem| format!("{}: {}", problem.path.display(), problem.problem))
+                .collect();
+            refusal(item, *error)
+                .detail(UNVERIFIED, all)
+                .hint(format!("{command} # after reading them"))
         }
         ExecuteError::Path(source) => source.into(),
         ExecuteError::Parameters(ParameterError::Violations(ref all)) => {

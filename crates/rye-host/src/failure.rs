@@ -41,6 +41,9 @@ pub const VIOLATIONS: &str = "violations";
 /// Detail that lists the matches of an ambiguous id.
 pub const CANDIDATES: &str = "candidates";
 
+/// Key of a list of everything that does not verify.
+pub const UNVERIFIED: &str = "unverified";
+
 /// Why a call failed and what to do about it.
 #[derive(Debug, Clone)]
 #[must_use]

@@ -11,7 +11,7 @@ use rye_engine::sandbox::SandboxError;
 use rye_engine::store::StoreError;
 use rye_items::vault::VaultError;
 use rye_items::{
-    IdError, IntegrityError, IntegrityProblem, ItemError, LookupError, SignError, Space,
+    Excerpt, IdError, IntegrityError, IntegrityProblem, ItemError, LookupError, SignError, Space,
     SpaceError, UserKeyError,
 };
 use rye_mcp::client::ClientError;
@@ -426,16 +426,27 @@ impl From<ModelsError> for Failure {
                     line.unwrap_or_default(),
                     shell_word(&error.path)
                 );
-                let place = error
+                let excerpt = error
                     .position
-                    .map(|(line, column)| format!("{line}:{column}: "));
-                let message = format!("{}{}", place.unwrap_or_default(), error.message);
-                Self::new(FailureKind::Usage, "bad_config", message)
+                    .and_then(|position| excerpt(&error.path, position));
+                Self::new(FailureKind::Usage, "bad_config", &error.message)
                     .at(&error.path)
+                    .excerpt(excerpt.as_ref())
                     .hint(hint)
             }
         }
     }
+}
+
+/// The source line at a line and column of a file, which begin at 1.
+fn excerpt(path: &Path, (line, column): (u64, u64)) -> Option<Excerpt> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let [before, column] = [line, column].map(|at| usize::try_from(at - 1).unwrap_or(usize::MAX));
+    let mut lines = text.split_inclusive('\n');
+    let start: usize = lines.by_ref().take(before).map(str::len).sum();
+    let characters = lines.next().unwrap_or_default().chars().take(column);
+    let offset = start + characters.map(char::len_utf8).sum::<usize>();
+    Some(Excerpt::at_offset(text.as_bytes(), offset))
 }
 
 impl From<CredentialError> for Failure {

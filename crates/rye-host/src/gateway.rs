@@ -279,7 +279,7 @@ impl Gateway for ItemGateway {
         let hashes = approved.iter().map(|it| (it.path.clone(), it.hash));
         let hashes = hashes.collect();
         let signed =
-            to_sign(ask).and_then(|targets| sign(&targets, &self.context(project)?, Some(&hashes)));
+            to_sign(ask).and_then(|targets| sign(targets, &self.context(project)?, Some(&hashes)));
         self.answer(signed.map(Reply::Signed))
     }
 

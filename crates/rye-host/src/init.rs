@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::settings;
 
-const DIRS: [&str; 4] = ["tools", "directives", "knowledge", "config"];
+const DIRS: [&str; 5] = ["tools", "directives", "knowledge", "config", "config/agent"];
 const SAMPLE: &str = "tools/hello.py";
 const SAMPLE_TEXT: &str = include_str!("init/hello.py");
 

@@ -123,7 +123,7 @@ impl Kinds {
         if let Some(choice) = self.choice(text) {
             return choice;
         }
-        let json: Option<Value> = serde_json::from_str(text).ok();
+        let json = rye_engine::protocol::json::parse(text).ok();
         let is_allowed = |value: &Value| match value {
             Value::Number(_) => self.has("number") || self.has("integer"),
             Value::Bool(_) => self.has("boolean"),
@@ -137,6 +137,11 @@ impl Kinds {
 
     fn has(&self, kind: &str) -> bool {
         self.names.iter().any(|name| name == kind)
+    }
+
+    /// Whether values are numbers and not strings.
+    pub fn is_numeric(&self) -> bool {
+        (self.has("integer") || self.has("number")) && !self.has("string")
     }
 
     /// Whether the value is a boolean.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use lillux::keys::SigningKey;
 use lillux::{Hash, shell_word};
 use rye_executor::ExecuteError;
+use rye_items::space::Root;
 use rye_items::{ItemFile, Library, MANIFEST, SignError, SignOutcome, Space};
 use rye_mcp::UnsignedItem;
 use serde_json::{Map, json};
@@ -13,10 +14,10 @@ use serde_json::{Map, json};
 use crate::batch::{Batch, Row};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::targets::{Targets, code_directories};
+use crate::targets::{Targets, code_directories, is_path};
 
 /// What to sign.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct SignTargets {
     /// Ids, globs, files or directories.
     pub names: Vec<String>,
@@ -52,13 +53,81 @@ fn within(args: &SignTargets, library: &Library) -> impl Fn(Space) -> bool {
     move |other| other == space
 }
 
-/// Signs items. With `approved`, signs only files that the user was shown, identified by path and
-/// content hash.
+/// Signs items, also those of other projects that are named by their paths. With `approved`, signs
+/// only files that the user was shown, identified by path and content hash.
 pub fn sign(
-    args: &SignTargets,
+    mut args: SignTargets,
     context: &Context,
     approved: Option<&BTreeMap<PathBuf, Hash>>,
 ) -> Result<Batch, Failure> {
+    let mut rows = Vec::new();
+    // The user approved only items of this project.
+    if approved.is_none() {
+        for (project, args) in split_off_projects(&mut args, context.library()?) {
+            rows.extend(sign_in_project(
+                &args,
+                &context.in_project(&project)?,
+                None,
+            )?);
+        }
+    }
+    let is_own = args.all || !args.names.is_empty() || !args.manifests.is_empty();
+    if is_own || rows.is_empty() {
+        rows.extend(sign_in_project(&args, context, approved)?);
+    }
+    Ok(Batch {
+        success_states: &["signed", "unchanged"],
+        not_done: "were not signed",
+        detail_heading: "FILE",
+        rows,
+    })
+}
+
+/// Moves the paths that belong to other projects to the arguments for those projects.
+fn split_off_projects(args: &mut SignTargets, library: &Library) -> BTreeMap<PathBuf, SignTargets> {
+    let none = SignTargets {
+        space: args.space,
+        provenance: args.provenance.clone(),
+        ..SignTargets::default()
+    };
+    let mut others: BTreeMap<PathBuf, SignTargets> = BTreeMap::new();
+    args.names.retain(|word| {
+        let project = is_path(word).then(|| other_project(Path::new(word), library));
+        let Some(project) = project.flatten() else {
+            return true;
+        };
+        let other = others.entry(project).or_insert_with(|| none.clone());
+        other.names.push(word.clone());
+        false
+    });
+    args.manifests.retain(|path| {
+        let Some(project) = other_project(path, library) else {
+            return true;
+        };
+        let other = others.entry(project).or_insert_with(|| none.clone());
+        other.manifests.push(path.clone());
+        false
+    });
+    others
+}
+
+/// The project that contains a path outside the spaces of the library.
+fn other_project(path: &Path, library: &Library) -> Option<PathBuf> {
+    let path = path.canonicalize().ok()?;
+    let project = path.ancestors().find(|dir| dir.join(".ai").is_dir())?;
+    let mut spaces = library.spaces().roots().filter_map(Root::as_dir);
+    let is_own = spaces.any(|space| {
+        let space = space.canonicalize();
+        space.is_ok_and(|space| path.starts_with(&space) || space.parent() == Some(project))
+    });
+    (!is_own).then(|| project.to_owned())
+}
+
+fn sign_in_project(
+    args: &SignTargets,
+    context: &Context,
+    approved: Option<&BTreeMap<PathBuf, Hash>>,
+) -> Result<Vec<Row>, Failure> {
     let library = context.library()?;
     let key = context.require_signing_key()?;
     let fingerprint = key.public().fingerprint();
@@ -142,12 +211,7 @@ pub fn sign(
             .map(|(found, outcome)| row(found, outcome)),
     );
     rows.extend(manifests);
-    Ok(Batch {
-        success_states: &["signed", "unchanged"],
-        not_done: "were not signed",
-        detail_heading: "FILE",
-        rows,
-    })
+    Ok(rows)
 }
 
 /// Refuses a tool whose command line would contain a parameter.

@@ -185,7 +185,7 @@ pub(crate) fn code_directories<'f, 'a: 'f>(
 }
 
 /// Whether an argument can only be a path, not an id.
-fn is_path(word: &str) -> bool {
+pub(crate) fn is_path(word: &str) -> bool {
     word.starts_with(['/', '.', '~']) || word.contains("/.ai/") || word == ".ai"
 }
 

@@ -224,9 +224,15 @@ impl IntegrityError {
         }
     }
 
+    /// Whether signing the content again would make it verify.
+    pub fn is_signable(&self) -> bool {
+        let is_own = matches!(self.space, Some(Space::Project | Space::User));
+        is_own && !matches!(self.problem, IntegrityProblem::Untrusted { .. })
+    }
+
     /// The argument with which `rye sign` signs exactly this file. A user item is given by its
     /// path, because a project item may have the same id.
-    fn sign_argument(&self) -> String {
+    pub fn sign_argument(&self) -> String {
         match (&self.sign_argument, self.space) {
             (Some(argument), _) => argument.clone(),
             (None, Some(Space::User)) => shell_word(&self.path),

@@ -40,6 +40,7 @@ mod text;
 mod typed;
 mod yaml;
 
+pub use check::names as field_names;
 pub use error::MetadataError;
 pub use extractors::{Extractors, Parser, Rule};
 pub use node::{Data, Entry, Node};
@@ -72,6 +73,27 @@ pub fn extract(
 /// extension includes its dot.
 pub fn check_encoding(bytes: &[u8], extension: &str) -> Result<(), MetadataError> {
     let checked = text::validate(bytes).and_then(|text| encoding::check(text, extension));
+    checked.map_err(|problem| problem.into_error(bytes))
+}
+
+/// Checks that a JavaScript or TypeScript tool exports its metadata. A module without an executor
+/// under any name is not a tool and can use the names for itself. The extension includes its dot.
+pub fn check_exports(
+    bytes: &[u8],
+    extension: &str,
+    extractors: &Extractors,
+) -> Result<(), MetadataError> {
+    let Some(parser) = extractors.rule(extension).map(|rule| rule.parser) else {
+        return Ok(());
+    };
+    let grammar = match parser {
+        Parser::JavaScript => syntax::Grammar::JavaScript,
+        Parser::TypeScript => syntax::Grammar::TypeScript,
+        _ => return Ok(()),
+    };
+    let sources = extractors.sources(parser);
+    let checked =
+        text::validate(bytes).and_then(|text| javascript::check_exports(text, grammar, sources));
     checked.map_err(|problem| problem.into_error(bytes))
 }
 

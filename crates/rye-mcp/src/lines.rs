@@ -1,5 +1,8 @@
 //! Reads lines of limited length from a byte stream.
 
+use std::borrow::Cow;
+
+use rye_protocol::json::quote_large_integers;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
@@ -128,6 +131,14 @@ fn id_at(text: &str, at: usize) -> Option<i64> {
         Value::Number(number) => number.as_i64(),
         Value::String(text) => text.parse().ok(),
         _ => None,
+    }
+}
+
+/// Keeps the digits of integers of more than 64 bits in a message, as strings.
+pub(crate) fn exact_integers(message: &[u8]) -> Cow<'_, [u8]> {
+    match std::str::from_utf8(message).map(quote_large_integers) {
+        Ok(Cow::Owned(quoted)) => Cow::Owned(quoted.into_bytes()),
+        _ => Cow::Borrowed(message),
     }
 }
 

@@ -311,13 +311,13 @@ fn whole(text: String) -> String {
     }
 }
 
-/// Parses arguments. Invalid JSON is kept as a string, which fails schema validation
-/// and is reported to the model.
+/// Parses arguments. Text that is not JSON, or has integers of more than 64 bits, is kept as a
+/// string, which the engine reports to the model.
 fn arguments(text: String) -> Value {
     if text.trim().is_empty() {
         return Value::Object(Map::new());
     }
-    serde_json::from_str(&text).unwrap_or(Value::String(text))
+    rye_protocol::json::parse(&text).unwrap_or(Value::String(text))
 }
 
 /// Parses the JSON data of an event.

@@ -25,6 +25,7 @@ mod event;
 mod evidence;
 mod gate;
 mod id;
+pub mod json;
 pub mod policy;
 mod queue;
 mod risk;

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use lillux::Hash;
-use rye_protocol::{ErrorCode, ErrorInfo, Schema};
+use rye_protocol::{ErrorCode, ErrorInfo, Schema, json as exact_json};
 use serde_json::{Map, Value, json};
 
 use super::catch_panic;
@@ -102,6 +102,13 @@ impl ToolRegistry {
                 let message = format!("there is no tool `{name}`");
                 return Err(fail(ErrorCode::UnknownTool, message));
             };
+            // Arguments that the provider could not parse.
+            if let Value::String(text) = &args
+                && let Err(error) = exact_json::parse(text)
+            {
+                let message = format!("invalid arguments: {error}");
+                return Err(fail(ErrorCode::InvalidArguments, message));
+            }
             if let Some(error) = parameters.error(&args) {
                 let message = format!("invalid arguments: {error}");
                 return Err(fail(ErrorCode::InvalidArguments, message));

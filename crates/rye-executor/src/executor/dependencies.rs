@@ -8,8 +8,8 @@ use lillux::shell_word;
 use rye_items::space::Root;
 use rye_items::trust::Trust;
 use rye_items::{
-    Dependencies, EXCLUDED_DIRS, Item, ItemFile, Library, LockedEnvironment, MANIFEST, Owner,
-    Scope, Snapshot, Space, SpaceError,
+    Dependencies, EXCLUDED_DIRS, IntegrityError, Item, ItemError, ItemFile, Library,
+    LockedEnvironment, MANIFEST, Owner, Scope, Snapshot, Space, SpaceError,
 };
 use serde_json::Value;
 
@@ -156,6 +156,56 @@ pub(super) fn verify(
         tool_files: ToolFiles::OnDisk(Box::new(dir)),
         lib,
     })
+}
+
+/// What a tool can load and does not verify.
+#[derive(Default)]
+pub(super) struct UnverifiedFiles {
+    pub(super) problems: Vec<IntegrityError>,
+    /// Interpreter environments in the tool's directory.
+    pub(super) environments: Vec<PathBuf>,
+}
+
+/// Finds what a tool can load and does not verify.
+pub(super) fn unverified(
+    library: &Library,
+    trust: &Trust<'_>,
+    chain: &Chain,
+    anchor: &CallAnchor,
+) -> Result<UnverifiedFiles, ExecuteError> {
+    let item = &chain.tool().item;
+    let mut found = UnverifiedFiles::default();
+    let root = item_root(library, item).filter(|root| root.as_embedded().is_none());
+    let Some(root) = root else {
+        return Ok(found);
+    };
+    let rules = VerifyRules::parse(&chain.links).map_err(ExecuteError::VerifyDeps)?;
+    let load_dir = rules
+        .load_dir(item, anchor)
+        .map_err(ExecuteError::VerifyDeps)?;
+    let lib = anchor.runtime_lib.as_ref();
+    let lib = lib.map(|(runtime, scope)| verify_lib(library, trust, chain, runtime, scope));
+    let tool = verify_tool_files(library, trust, root, item, &rules, load_dir.as_ref());
+    for error in [lib.and_then(Result::err), tool.err()]
+        .into_iter()
+        .flatten()
+    {
+        match error {
+            ExecuteError::Dependency(ItemError::Integrity(problem)) => {
+                found.problems.push(*problem);
+            }
+            other => return Err(other),
+        }
+    }
+    let dir = load_dir.map_or_else(|| tool_dir(item), |(dir, _)| dir);
+    for name in rules.exclude_dirs.iter().filter(|_| rules.has_anchor) {
+        let path = root.path_to(&format!("{dir}/{name}"));
+        let is_environment = matches!(name.as_str(), ".venv" | "node_modules");
+        if is_environment && path.is_dir() && !path.join(MANIFEST).is_file() {
+            found.environments.push(path);
+        }
+    }
+    Ok(found)
 }
 
 /// Verifies the tool's directory, or the tool alone if it has no dependencies.

@@ -5,14 +5,19 @@ use std::collections::BTreeSet;
 
 use rye_items::metadata::Metadata;
 use rye_items::trust::Trust;
-use rye_items::{ItemFile, ItemKind, Library, Space, metadata};
+use rye_items::{ItemError, ItemFile, ItemKind, Library, Space, metadata};
 use serde_json::{Map, Value, json};
 
 use super::prepare::merged_config;
 use super::template_context::{declared_parameters, parameter_placeholders, set_config_values};
-use crate::chain::{self, Chain};
+use super::unknown_names;
+use crate::anchor::Anchor;
+use crate::chain::{self, Chain, ChainError};
+use crate::config;
+use crate::environment;
 use crate::error::ExecuteError;
-use crate::interpreter::{self, Resolver, SearchMethod};
+use crate::interpreter::{self, InterpreterError, Resolver, SearchMethod, SearchRoot};
+use crate::primitive::ALIASES;
 use crate::template::{self, CodeKind, Origin, Placeholders, ValueAsCode, Variables};
 use crate::value_ext::as_text;
 
@@ -68,7 +73,7 @@ impl OptionLetters {
 }
 
 /// Placeholders that the executor sets, for checks without a call.
-const EXECUTOR_PLACEHOLDERS: [&str; 10] = [
+pub(super) const EXECUTOR_PLACEHOLDERS: [&str; 11] = [
     "tool_path",
     "tool_source",
     "tool_dir",
@@ -76,6 +81,7 @@ const EXECUTOR_PLACEHOLDERS: [&str; 10] = [
     "project_path",
     "anchor_path",
     "runtime_lib",
+    "anchor_lib",
     "user_space",
     "system_space",
     "private_cache",
@@ -278,6 +284,9 @@ pub(super) fn check_search_roots(
         return Ok(());
     };
     for root in roots {
+        let SearchRoot::Dir(root) = root else {
+            continue;
+        };
         let checked = template::check_code(root, untrusted, names, CodeKind::Shell);
         checked.map_err(|source| InlineCodeError {
             location: "env_config.search_roots".to_owned(),
@@ -310,8 +319,9 @@ pub(super) fn check_env_paths(
     Ok(())
 }
 
-/// Checks, before a tool is signed, that no inline code of its chain contains one of its
-/// parameters. `content` is the content to sign. Missing links are not an error here.
+/// Checks a tool before it is signed: no inline code of its chain contains one of its parameters,
+/// its declarations are valid, and all its keys and placeholders have a meaning. `content` is the
+/// content to sign. Missing links are not an error here.
 pub fn check_before_signing(
     library: &Library,
     tool: &ItemFile<'_>,
@@ -327,6 +337,14 @@ pub fn check_before_signing(
     let Some(metadata) = extract(content, tool) else {
         return Ok(());
     };
+    metadata::check_exports(content, &tool.extension, library.extractors()).map_err(|source| {
+        ChainError::Item(ItemError::Metadata {
+            path: tool.path(),
+            source: Box::new(source),
+        })
+    })?;
+    let id = tool.reference.id.to_string();
+    check_declarations(&id, &metadata)?;
     let trust = library.trust();
     let mut chain = vec![metadata];
     while chain.len() < MAX_LINKS
@@ -340,11 +358,36 @@ pub fn check_before_signing(
     let unusable = code_parameters(&chain, &tool.extension, &[]);
     check_statically(&chain, &unusable).map_err(|InlineCodeError { location, source }| {
         ExecuteError::ValueAsCode {
-            id: tool.reference.id.to_string(),
+            id: id.clone(),
             location,
             source,
         }
-    })
+    })?;
+    let unknown = unknown_names::find(&chain, 0, &tool.extension, None);
+    if unknown.is_empty() {
+        Ok(())
+    } else {
+        Err(ExecuteError::UnknownNames { id, unknown })
+    }
+}
+
+/// Parses the declarations of an item.
+fn check_declarations(id: &str, item: &Metadata) -> Result<(), ExecuteError> {
+    let id = || id.to_owned();
+    let null = &Value::Null;
+    let anchor = item.value("anchor").unwrap_or(null);
+    Anchor::parse(anchor).map_err(|source| ExecuteError::Anchor { id: id(), source })?;
+    let env_config = item.value("env_config").unwrap_or(null);
+    environment::is_minimal(env_config)
+        .map_err(|(name, reason)| InterpreterError::InvalidDeclaration {
+            name: name.to_owned(),
+            reason,
+        })
+        .and_then(|_| interpreter::parse_resolvers(env_config))
+        .map_err(|source| ExecuteError::Interpreter { id: id(), source })?;
+    let requests = item.value("config_resolve").unwrap_or(null);
+    config::parse_requests(requests).map_err(ExecuteError::ConfigFile)?;
+    Ok(())
 }
 
 /// Verified metadata of an item's executor.
@@ -354,8 +397,15 @@ fn executor_metadata(
     space: Space,
     item: &Metadata,
 ) -> Option<Metadata> {
-    let reference = item.executor_id()?.parse().ok()?;
-    let found = library.find_from(space, &reference).ok()?;
+    let name = item.executor_id()?;
+    let found = library
+        .find_from(space, &name.parse().ok()?)
+        .or_else(|error| {
+            let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
+            let id = alias.and_then(|(_, id)| id.parse().ok()).ok_or(error)?;
+            library.find_from(space, &id)
+        });
+    let found = found.ok()?;
     let item = library.verify(&found, trust).ok()?;
     library.metadata(&item).ok().map(|it| (*it).clone())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rye_items::metadata::{self, Metadata};
 use rye_items::trust::{IgnoredFile, Trust};
-use rye_items::{ItemKind, Library};
+use rye_items::{ItemError, ItemKind, Library};
 use serde_json::{Map, Value};
 
 use super::inline_code;
@@ -74,12 +74,9 @@ pub(super) fn with_resolved_config(
             };
             let path = root.path_to(&relative);
             let config = metadata::extract(&bytes, ".yaml", ItemKind::Config, library.extractors());
-            let config = config.map_err(|error| {
-                ExecuteError::ConfigFile(format!(
-                    "{}:{}: {error}",
-                    path.display(),
-                    error.excerpt.position
-                ))
+            let config = config.map_err(|source| {
+                let source = Box::new(source);
+                ExecuteError::ConfigSyntax(ItemError::Metadata { path, source })
             })?;
             let fields = config
                 .fields
@@ -139,6 +136,7 @@ impl Executor {
         guard: &PathGuard<'_>,
         inherited: Arc<Variables>,
         warnings: &mut Vec<String>,
+        trace: &mut Trace,
     ) -> Result<Environment, ExecuteError> {
         let mut environment = Environment::from(inherited);
         let file = self.roots.project.join(".env");
@@ -162,9 +160,18 @@ impl Executor {
                 inline_code::check_search_roots(resolver, untrusted, placeholders)
                     .map_err(|error| error.for_chain(chain))?;
                 let space = chain.tool().item.space;
+                let mut tried = Vec::new();
                 let found = self
-                    .find_program(resolver, space, placeholders, &environment, guard)
+                    .find_program(
+                        resolver,
+                        space,
+                        placeholders,
+                        &environment,
+                        guard,
+                        &mut tried,
+                    )
                     .await;
+                trace.interpreter(resolver, link.id(), found.as_deref().ok(), tried);
                 warnings.extend(guard.take_warnings());
                 if let Some(error) = guard.take_error() {
                     return Err(ExecuteError::Dependency(error));

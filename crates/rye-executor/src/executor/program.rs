@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lillux::Hash;
 use lillux::process::Command;
@@ -12,7 +12,9 @@ use serde_json::Value;
 use super::Executor;
 use super::path_guard::PathGuard;
 use crate::environment::Environment;
-use crate::interpreter::{InterpreterError, Resolver, SearchMethod};
+use crate::interpreter::{
+    Candidate, CandidateResult, InterpreterError, Resolver, SearchMethod, SearchRoot,
+};
 use crate::template::{self, Placeholders};
 use crate::value_ext::as_text;
 
@@ -20,7 +22,7 @@ use crate::value_ext::as_text;
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Executor {
-    /// Finds the program of a resolver.
+    /// Finds the program of a resolver, and adds each candidate to `tried`.
     pub(super) async fn find_program(
         &self,
         resolver: &Resolver,
@@ -28,24 +30,43 @@ impl Executor {
         placeholders: &Placeholders,
         environment: &Environment,
         guard: &PathGuard<'_>,
+        tried: &mut Vec<Candidate>,
     ) -> Result<String, InterpreterError> {
         let roots = self.search_roots(&resolver.method, space, placeholders, environment);
         let path = environment.get("PATH").unwrap_or_default();
         let output = match &resolver.method {
-            SearchMethod::Command(command) if !guard.runs_commands => {
-                command_program(resolver, command, path)
-            }
-            // Boxed, because the future is large and rarely used.
             SearchMethod::Command(command) => {
-                Box::pin(self.run_resolve_command(command, environment)).await
+                let start = Instant::now();
+                let (output, result) = if guard.runs_commands {
+                    // Boxed, because the future is large and rarely used.
+                    let output = Box::pin(self.run_resolve_command(command, environment)).await;
+                    (output, CandidateResult::Failed)
+                } else {
+                    let output = command_program(resolver, command, path);
+                    (output, CandidateResult::NotRun)
+                };
+                let result = match (&output, guard.runs_commands) {
+                    (Some(_), true) => CandidateResult::Found,
+                    _ => result,
+                };
+                tried.push(Candidate::new(
+                    format!("`{}`", command.join(" ")),
+                    result,
+                    start,
+                ));
+                output
             }
             _ => None,
         };
         let found = match tool_program(&resolver.method, placeholders) {
-            Some(program) => self.find_tool_program(&program, resolver, path)?,
-            None => resolver.find(&roots, path, output.as_deref(), &|path| {
-                guard.allows(path, space)
-            })?,
+            Some(program) => self.find_tool_program(&program, resolver, path, tried)?,
+            None => resolver.find(
+                &roots,
+                path,
+                output.as_deref(),
+                &|path| guard.allows(path, space),
+                tried,
+            )?,
         };
         Ok(found.to_string_lossy().into_owned())
     }
@@ -58,28 +79,31 @@ impl Executor {
         space: Space,
         placeholders: &Placeholders,
         environment: &Environment,
-    ) -> Vec<PathBuf> {
+    ) -> Vec<SearchRoot<PathBuf>> {
         let SearchMethod::Local { roots, .. } = method else {
             return Vec::new();
         };
         let project = &self.roots.project;
-        let mut roots: Vec<_> = roots
-            .iter()
-            .map(|root| {
-                as_text(&template::render(
-                    root,
-                    environment.variables(),
-                    placeholders,
-                ))
-            })
-            .map(PathBuf::from)
-            .collect();
+        let variables = environment.variables();
+        let rendered = roots.iter().map(|root| match root {
+            SearchRoot::Path => SearchRoot::Path,
+            SearchRoot::Dir(template) => {
+                let dir = as_text(&template::render(template, variables, placeholders));
+                SearchRoot::Dir(PathBuf::from(dir))
+            }
+        });
+        let mut roots: Vec<_> = rendered.collect();
         if roots.is_empty() {
-            roots.push(project.clone());
+            roots.push(SearchRoot::Dir(project.clone()));
         }
-        if space != Space::Project {
-            roots.retain(|root| !root.starts_with(project));
-        }
+        roots.retain(|root| match root {
+            SearchRoot::Path => true,
+            // Without a user space, its directory is empty.
+            SearchRoot::Dir(dir) => {
+                !dir.as_os_str().is_empty()
+                    && (space == Space::Project || !dir.starts_with(project))
+            }
+        });
         roots
     }
 
@@ -90,6 +114,7 @@ impl Executor {
         program: &ToolProgram,
         resolver: &Resolver,
         path: &str,
+        tried: &mut Vec<Candidate>,
     ) -> Result<PathBuf, InterpreterError> {
         let found = if program.is_path() {
             program.path()?
@@ -99,7 +124,7 @@ impl Executor {
                 method: SearchMethod::System { names },
                 ..resolver.clone()
             };
-            resolver.find(&[], path, None, &|_| true)?
+            resolver.find(&[], path, None, &|_| true, tried)?
         };
         match &program.sha256 {
             Some(expected) => self.verified_copy(&found, expected),
@@ -171,7 +196,8 @@ fn command_program(resolver: &Resolver, command: &[String], path: &str) -> Optio
         fallback: None,
         var: resolver.var.clone(),
     };
-    let found = resolver.find(&[], path, None, &|_| true).ok()?;
+    let found = resolver.find(&[], path, None, &|_| true, &mut Vec::new());
+    let found = found.ok()?;
     Some(found.to_string_lossy().into_owned())
 }
 

@@ -175,6 +175,13 @@ impl Executor {
             (None, Some((id, scope))) if runs_programs => self.embedded_lib(chain, id, scope)?,
             (None, _) => None,
         };
+        let declared_lib = anchor.declared.as_ref();
+        let declared_lib = declared_lib.and_then(|(declared, _)| declared.lib.as_ref());
+        let anchor_lib = declared_lib
+            .filter(|_| anchor.path().starts_with(&anchor.tools))
+            .map(|lib| anchor_path.join(lib))
+            .filter(|lib| lib.is_dir());
+        let runtime_lib = runtime_lib.or_else(|| anchor_lib.clone());
         let dirs = [
             ("tool_dir", tool_dir.as_path()),
             ("tool_parent", &parent(&tool_dir)),
@@ -184,6 +191,7 @@ impl Executor {
                 "runtime_lib",
                 runtime_lib.as_deref().unwrap_or(Path::new("")),
             ),
+            ("anchor_lib", anchor_lib.as_deref().unwrap_or(Path::new(""))),
         ];
         for (name, path) in [("tool_path", tool_path.as_path()), ("tool_source", &source)]
             .into_iter()

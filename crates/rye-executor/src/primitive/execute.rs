@@ -1,5 +1,6 @@
 //! The `execute` primitive: runs a process and ends its whole process tree with the call.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use lillux::process::{
     CapturedOutput, Command, Environment, ExecError, Exit, Output, Overflow, Supervisor,
 };
+use rye_protocol::json;
 use serde_json::{Map, Value, json};
 
 use super::{Call, CallFailure, CallFuture, CallOutcome, Primitive};
@@ -124,7 +126,7 @@ fn outcome(output: &Output) -> CallOutcome {
     }
     let printed = output.stdout.text();
     let parsed = match &output.stdout.overflow {
-        None => serde_json::from_str::<Value>(printed.trim()).ok(),
+        None => parse_json(printed.trim(), &mut metadata),
         Some(_) => None,
     };
     let failure = failure(output, parsed.as_ref());
@@ -216,6 +218,18 @@ fn failed(failure: CallFailure) -> CallOutcome {
         failure: Some(failure),
         ..CallOutcome::default()
     }
+}
+
+/// Parses a JSON result. Integers of more than 64 bits become strings, and a warning in the
+/// metadata says so.
+pub(crate) fn parse_json(text: &str, metadata: &mut Map<String, Value>) -> Option<Value> {
+    let exact = json::quote_large_integers(text);
+    let value = serde_json::from_str(&exact).ok()?;
+    if matches!(exact, Cow::Owned(_)) {
+        let warning = "integers of more than 64 bits in the result became strings";
+        metadata.insert("warnings".into(), json!([warning]));
+    }
+    Some(value)
 }
 
 /// Records in the metadata that a stream was truncated, and where the full output is stored.

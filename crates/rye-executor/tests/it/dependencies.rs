@@ -78,6 +78,62 @@ async fn signed_package_runs() {
 }
 
 #[tokio::test]
+async fn lib_of_the_anchor_can_be_imported_and_is_verified() {
+    let env = TestEnv::new();
+    for runtime in ["function", "script"] {
+        let text = tool(runtime);
+        env.signed(&format!("tools/pack/deep/{runtime}.py"), &text);
+    }
+    env.write("tools/pack/lib/helper.py", "WORD = \"signed\"\n");
+    let run = async |runtime: &str| env.run(&format!("pack/deep/{runtime}"), json!({})).await;
+    // Without a marker, the tool loads only itself.
+    assert_eq!(run("function").await.status, Status::Error);
+    env.write("tools/pack/__init__.py", "");
+    env.sign_dependencies("pack/deep/function");
+    for runtime in ["function", "script"] {
+        let result = run(runtime).await;
+        assert_eq!(result.data, json!({"said": "signed"}), "{result:?}");
+    }
+    for (file, text) in [("helper.py", PLANTED), ("json.py", PLANTED)] {
+        env.write(&format!("tools/pack/lib/{file}"), text);
+        for runtime in ["function", "script"] {
+            let tool = format!("pack/deep/{runtime}");
+            let error = env.refused(&tool, json!({})).await;
+            assert_eq!(error.code, "content_changed", "{error:?}");
+            assert!(error.message.contains(&format!("lib/{file}")), "{error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn everything_unsigned_is_listed_with_one_command() {
+    let env = TestEnv::new();
+    env.write(
+        "tools/rt/rt.yaml",
+        "version: \"1.0.0\"\ntool_type: runtime\nexecutor_id: subprocess\n\
+         anchor: {markers_any: [package.json], lib: lib}\nverify_deps: {exclude_dirs: [node_modules]}\n\
+         config: {command: cat, args: [\"{tool_path}\"]}\n",
+    );
+    env.write("tools/rt/lib/a.txt", "a");
+    env.write(
+        "tools/pack/it.sh",
+        "# executor_id: rt/rt\n# version: \"1.0.0\"\n",
+    );
+    env.write("tools/pack/package.json", "{}");
+    env.write("tools/pack/node_modules/x/index.js", "");
+    let error = env.refused("pack/it", json!({})).await;
+    assert_eq!(error.code, "unsigned", "{error:?}");
+    for part in ["pack/it", "rt/rt", "package.json", "a.txt"] {
+        assert!(error.message.contains(part), "{part}: {error:?}");
+    }
+    let modules = env.project_path("tools/pack/node_modules");
+    assert_eq!(
+        hint_command(&error),
+        format!("rye sign pack/it rt/rt --manifest {}", modules.display())
+    );
+}
+
+#[tokio::test]
 async fn removing_the_marker_does_not_disable_verification() {
     let env = package();
     runs(&env).await;

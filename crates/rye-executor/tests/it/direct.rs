@@ -110,6 +110,16 @@ async fn project_override_of_a_runtime_affects_only_the_project() {
     assert_eq!(result.data["stdout"], "overridden\n", "{result:?}");
     let result = env.run("theirs", json!({})).await;
     assert_eq!(result.data["stdout"], "script\n", "{result:?}");
+    // A tool of the system, with an override of its runtime that cannot even be verified.
+    env.write(
+        "tools/rye/core/runtimes/python/function.yaml",
+        "tool_type: runtime\nexecutor_id: subprocess\nconfig: {command: echo}\n",
+    );
+    env.write("a.txt", "text");
+    let result = env
+        .run("rye/file-system/read", json!({"path": ".ai/a.txt"}))
+        .await;
+    assert_eq!(result.status, Status::Success, "{result:?}");
 }
 
 #[tokio::test]

@@ -5,9 +5,11 @@
 mod behaviour;
 mod builtin;
 mod chain_cache;
+mod declarations;
 mod dependencies;
 mod direct;
 mod http;
+mod interpreters;
 mod languages;
 mod memory;
 mod paths;

@@ -407,6 +407,11 @@ async fn rust_runtime_runs_lillux_by_default() {
     let result = run_with_path(&env, "wait", given, &bin).await;
     let words = "watch --db /a b --thread-id t --timeout 5";
     assert_eq!(result.data, json!({ "words": words }), "{result:?}");
+    // Without a parameter, the timeout is that of the runtime.
+    let given = json!({"db_path": "/a", "thread_id": "t"});
+    let result = run_with_path(&env, "wait", given, &bin).await;
+    let words = "watch --db /a --thread-id t --timeout 600";
+    assert_eq!(result.data, json!({ "words": words }), "{result:?}");
 
     program(
         &bin.join("other"),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rye_engine::audit::CHAIN_HASH;
 use rye_engine::record;
 use rye_engine::store::SessionStore;
+use rye_protocol::json;
 use rye_protocol::{
     Action, CallId, EffectClass, Gate, GateId, GateKind, GateOrigin, GateStatus, NodeError,
     NodeOutcome, PromptId, Resolution, RunEvent,
@@ -307,7 +308,7 @@ pub(super) fn interrupted_choice(resolution: Result<Resolution, NodeError>) -> I
         Ok(resolution) if resolution.action == "result" => {
             InterruptedChoice::UseResult(match &resolution.value {
                 Value::String(text) => {
-                    serde_json::from_str(text).unwrap_or_else(|_| resolution.value.clone())
+                    json::parse(text).unwrap_or_else(|_| resolution.value.clone())
                 }
                 other => other.clone(),
             })

@@ -52,8 +52,8 @@ const FIELDS: &[(&str, Shape)] = &[
     ("writes", Shape::Strings),
 ];
 
-/// The names of the shared fields.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
+/// The names of the metadata fields that all items share.
+pub fn names() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().map(|(name, _)| *name)
 }
 

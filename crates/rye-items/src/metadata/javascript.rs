@@ -23,6 +23,42 @@ pub(super) fn read(
     grammar: Grammar,
     sources: &FieldSources,
 ) -> Result<NamedValues, Problem> {
+    read_module(text, grammar, sources, |module| Ok(module.values))
+}
+
+/// Reports a variable of a tool that has the name of a field but is not exported.
+pub(super) fn check_exports(
+    text: &str,
+    grammar: Grammar,
+    sources: &FieldSources,
+) -> Result<(), Problem> {
+    read_module(text, grammar, sources, |module| {
+        let is_private = |name: &&str| sources.is_direct(name) && module.values.get(name).is_none();
+        let private = module.variables.keys().copied().filter(is_private);
+        let mut private: Vec<_> = private.collect();
+        let mut executor = sources.0.get("executor_id").into_iter().flatten();
+        let is_tool = executor.any(|source| {
+            module.values.get(&source.name).is_some() || private.contains(&source.name.as_str())
+        });
+        private.sort_by_key(|name| offset(text, name));
+        match private.first() {
+            Some(name) if is_tool => {
+                let message = format!("`{name}` is not exported, so it is not metadata");
+                let hint = format!("export const {name} = …");
+                Err(Problem::new(offset(text, name), message).hint(hint))
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Reads a module and passes it on, together with its syntax tree.
+fn read_module<T>(
+    text: &str,
+    grammar: Grammar,
+    sources: &FieldSources,
+    read: impl FnOnce(Module<'_, '_>) -> Result<T, Problem>,
+) -> Result<T, Problem> {
     let tree = syntax::parse(text, grammar)?;
     let root = tree.root_node();
     let mut module = Module {
@@ -45,7 +81,7 @@ pub(super) fn read(
     for statement in root.named_children(&mut cursor) {
         module.statement(statement)?;
     }
-    Ok(module.values)
+    read(module)
 }
 
 struct Module<'t, 'n> {

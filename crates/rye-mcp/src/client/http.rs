@@ -35,6 +35,7 @@ use tokio::sync::SetOnce;
 use super::config::DEFAULT_MAX_MESSAGE;
 use super::diagnostics::excerpt;
 use super::stdio::MESSAGE_TOO_LONG;
+use crate::lines::exact_integers;
 use events::bounded_events;
 use headers::{check_authorization, reject_reserved_header};
 pub(super) use sse::SseTransport;
@@ -264,7 +265,7 @@ impl PostedMessage {
                 });
             }
         };
-        match serde_json::from_slice(&body) {
+        match serde_json::from_slice(&exact_integers(&body)) {
             Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
             Err(_) if self.request_id().is_none() => Ok(StreamableHttpPostResponse::Accepted),
             Err(error) => {

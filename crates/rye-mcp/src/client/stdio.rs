@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use super::diagnostics::{DiagnosticsLog, excerpt};
 use super::error::ClientErrorKind;
 use super::in_flight::InFlightRequests;
-use crate::lines::{Line, LineReader};
+use crate::lines::{Line, LineReader, exact_integers};
 
 /// JSON-RPC error code with which this client replaces an oversized response.
 pub(super) const MESSAGE_TOO_LONG: ErrorCode = ErrorCode(-32_090);
@@ -54,7 +54,7 @@ impl StdioTransport {
         if line.is_empty() {
             return ParsedLine::Ignored;
         }
-        match serde_json::from_slice::<ServerJsonRpcMessage>(line) {
+        match serde_json::from_slice::<ServerJsonRpcMessage>(&exact_integers(line)) {
             Ok(message) => match answered_request(&message) {
                 Some(id) if !numeric_id(id).is_some_and(|id| self.in_flight.is_known(id)) => {
                     ParsedLine::Fault(format!("response to unknown request {id}"))

@@ -206,3 +206,23 @@ async fn long_result_is_stored_in_the_cas() {
     let whole: Value = serde_json::from_slice(&store.get(&hash).unwrap()).unwrap();
     assert_eq!(whole["text"].as_str().unwrap().len(), 3 << 20);
 }
+
+#[tokio::test]
+async fn runtime_can_be_called_directly_and_a_dry_run_finds_a_wrong_transport() {
+    let project = SignedProject::new(&["echo"]);
+    project.secret("x");
+    let request = |transport: &str, dry_run| {
+        let id = format!("rye/core/runtimes/mcp/{transport}");
+        let mut request = Request::new(id.parse().unwrap()).with_parameters(json!({
+            "server": "mcp/servers/s", "tool_name": "echo", "arguments": {"text": "hi"},
+        }));
+        request.dry_run = dry_run;
+        request
+    };
+    let result = project.executor.execute(request("stdio", false)).await;
+    assert_eq!(result.data, json!({"text": "hi"}), "{result:?}");
+    for dry_run in [true, false] {
+        let result = project.executor.execute(request("http", dry_run)).await;
+        assert_eq!(code(&result), "mcp_config", "{result:?}");
+    }
+}

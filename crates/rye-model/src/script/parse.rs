@@ -16,7 +16,7 @@ use crate::yaml_error;
 
 /// An invalid script.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}: {message}")]
+#[error("line {line}, column {column}: {message}{excerpt}")]
 pub struct ScriptError {
     /// Line, from 1.
     pub line: u64,
@@ -24,6 +24,8 @@ pub struct ScriptError {
     pub column: u64,
     /// Description of the problem.
     pub message: String,
+    /// The source line with a caret, each on a line of its own.
+    pub excerpt: String,
 }
 
 impl ScriptError {
@@ -32,7 +34,14 @@ impl ScriptError {
             line: location.line().max(1),
             column: location.column().max(1),
             message: message.into(),
+            excerpt: String::new(),
         }
+    }
+
+    /// Adds the source line.
+    fn in_text(mut self, text: &str) -> Self {
+        self.excerpt = yaml_error::excerpt(text, self.line, self.column);
+        self
     }
 }
 
@@ -41,7 +50,9 @@ impl FromStr for Script {
 
     fn from_str(text: &str) -> Result<Self, ScriptError> {
         let parsed: Result<RawScript, _> = serde_saphyr::from_str(text);
-        parsed.map_err(|error| from_yaml_error(&error))?.check()
+        let script = parsed.map_err(|error| from_yaml_error(&error));
+        let script = script.and_then(RawScript::check);
+        script.map_err(|error| error.in_text(text))
     }
 }
 
@@ -51,6 +62,7 @@ fn from_yaml_error(error: &serde_saphyr::Error) -> ScriptError {
         line,
         column,
         message: yaml_error::message(error),
+        excerpt: String::new(),
     }
 }
 

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use rye_host::failure::{CANDIDATES, VIOLATIONS};
+use rye_host::failure::{CANDIDATES, UNVERIFIED, VIOLATIONS};
 use serde_json::Value;
 
-use super::page::{self, one_line};
+use super::page::{self, indented, one_line};
 
 pub(crate) use rye_host::{Failure, FailureKind as Exit};
 
@@ -30,7 +30,7 @@ pub(crate) fn exit_code(kind: Exit) -> ExitCode {
 /// The failure as text for people, with styles.
 pub(crate) fn render(failure: &Failure) -> String {
     let (bad, dim, help) = (page::BAD, page::DIM, page::HELP);
-    let mut text = format!("{bad}error{bad:#}: {}\n", one_line(&failure.message));
+    let mut text = format!("{bad}error{bad:#}: {}\n", indented(&failure.message));
     if let Some(path) = &failure.path {
         let path = path.display().to_string();
         let position = match &failure.excerpt {
@@ -43,7 +43,7 @@ pub(crate) fn render(failure: &Failure) -> String {
         let _ = writeln!(text, "{excerpt}");
     }
     let details = failure.details.iter();
-    let listed = details.filter(|(key, _)| [VIOLATIONS, CANDIDATES].contains(key));
+    let listed = details.filter(|(key, _)| [VIOLATIONS, CANDIDATES, UNVERIFIED].contains(key));
     let listed = listed.filter_map(|(_, all)| all.as_array()).flatten();
     for line in listed.filter_map(Value::as_str) {
         let _ = writeln!(text, "  {dim}-{dim:#} {}", one_line(line));

@@ -65,3 +65,10 @@ pub(crate) fn paint<T: Display>(style: Style, text: T) -> impl Display {
 pub(crate) fn one_line(text: &str) -> String {
     sanitize(text).replace(['\n', '\t'], " ")
 }
+
+/// Text whose further lines, such as an excerpt of a file, keep their layout and are indented.
+pub(crate) fn indented(text: &str) -> String {
+    let lines = text.trim_end().lines();
+    let lines = lines.map(|line| sanitize(line).replace('\t', "    "));
+    lines.collect::<Vec<_>>().join("\n    ")
+}

@@ -146,7 +146,7 @@ impl Printer {
     /// Prints a warning even with `--quiet`.
     pub(crate) fn warn_always(self, text: &str, hint: Option<&str>) {
         let (warn, help) = (page::WARN, page::HELP);
-        let mut message = format!("{warn}warning{warn:#}: {}\n", one_line(text));
+        let mut message = format!("{warn}warning{warn:#}: {}\n", page::indented(text));
         if let Some(hint) = hint {
             let _ = writeln!(message, "  {help}hint{help:#}: {}", one_line(hint));
         }

@@ -352,3 +352,35 @@ fn history_is_compacted_and_the_compaction_undone() {
     let verified = env.run(&["session", "verify", id]);
     assert!(verified.status.success(), "{}", stderr(&verified));
 }
+
+#[test]
+fn integer_beyond_64_bits_in_a_call_is_reported_to_the_model() {
+    let large = "123456789012345678901234567890";
+    let arguments = format!("{{\"pattern\": \"*\", \"limit\": {large}}}");
+    let call = value!({ "index": 0, "id": "c1", "type": "function",
+        "function": { "name": "glob", "arguments": arguments } });
+    let chunk = |delta: Value, reason: Value| {
+        let choice = value!({ "index": 0, "delta": delta, "finish_reason": reason });
+        let chunk = value!({ "id": "x", "object": "chat.completion.chunk", "choices": [choice] });
+        format!("data: {chunk}\n\n")
+    };
+    let events = [
+        chunk(
+            value!({ "role": "assistant", "tool_calls": [call] }),
+            Value::Null,
+        ),
+        chunk(value!({}), value!("tool_calls")),
+        "data: [DONE]\n\n".to_owned(),
+    ];
+    let done = Api::OpenAiChat.stream(&Completion::text("done"));
+    let provider =
+        MockProvider::with_replies([Reply::stream(events.concat()), Reply::stream(done)]);
+    let env = with_model(&provider);
+    let output = env.run(&["prompt", "go"]);
+    assert!(output.status.success(), "{output:?}");
+    let messages = provider.requests()[1].body["messages"].clone();
+    let result = messages.as_array().and_then(|all| all.last()).unwrap();
+    assert_eq!(result["role"], "tool", "{messages}");
+    let text = result["content"].to_string();
+    assert!(text.contains(large) && text.contains("64 bits"), "{text}");
+}

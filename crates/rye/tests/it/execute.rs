@@ -379,3 +379,41 @@ fn ordinary_user_runs_a_python_tool() {
         assert!(ran.status.success(), "{ran:?}");
     }
 }
+
+#[test]
+fn integers_beyond_64_bits_are_refused_in_parameters_and_kept_in_results() {
+    let env = TestEnv::new();
+    assert!(env.run(&["init"]).status.success());
+    env.write(
+        "project/.ai/tools/it.sh",
+        "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n\
+         # config_schema: {properties: {n: {type: integer}, all: {type: array, items: {type: integer}}, s: {type: string}}}\n\
+         cat\n",
+    );
+    assert!(env.run(&["sign", "it"]).status.success());
+    let large = "123456789012345678901234567890";
+    let object = format!("{{\"other\": [{large}]}}");
+    for args in [
+        ["--n", large],
+        ["--all", large],
+        ["--all", &format!("[1, {large}]")],
+        ["--params", &object],
+    ] {
+        let output = env.run(&[&["execute", "it"], &args[..]].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
+        let shown = String::from_utf8(output.stderr).unwrap();
+        assert!(shown.contains(large), "{shown}");
+    }
+    let output = env.run(&[
+        "execute",
+        "it",
+        "--json",
+        "--s",
+        large,
+        "--n",
+        "18446744073709551615",
+    ]);
+    let data = json(&output)["data"].clone();
+    assert_eq!(data["s"], large);
+    assert_eq!(data["n"], u64::MAX);
+}

@@ -183,3 +183,35 @@ fn expired_gate_is_not_pending() {
     let gone = transcript_entry("", &env.run(&["gate", "approve", gate]));
     assert!(gone.contains("already closed"), "{gone}");
 }
+
+#[test]
+fn approver_and_signers_are_shown_by_name() {
+    let env = TestEnv::new();
+    env.write(
+        "project/agent.yaml",
+        "steps:\n  - tool_calls: [{ name: call_tool, args: { tool_id: 'rye:deploy', params: {}, \
+         summary: now } }]\n  - text: done\n",
+    );
+    let owner = "Ada Lovelace";
+    assert!(env.run(&["init", "--owner", owner]).status.success());
+    env.write("project/.ai/tools/deploy.yaml", TOOL);
+    assert!(env.run(&["sign", "deploy"]).status.success());
+    assert_gate_pending(&env.run(MODEL));
+    let listed = json(&env.run(&["gate", "list", "--json"]));
+    let id = short_gate_id(&listed["gates"][0]);
+    let shows = |args: &[&str], part: &str| {
+        let shown = transcript_entry("", &env.run(args));
+        assert!(shown.contains(part), "{args:?}:\n{shown}");
+    };
+    shows(&["gate", "list"], "rye (this build)");
+    shows(&["gate", "list"], owner);
+    assert!(env.run(&["gate", "approve", &id]).status.success());
+    let decided = format!("by {owner}");
+    let session = json(&env.run(&["session", "list", "--json"]))["sessions"][0]["id"].clone();
+    let session = session.as_str().unwrap();
+    assert!(env.run(&["session", "resume", session]).status.success());
+    shows(&["session", "show", session], &decided);
+    shows(&["session", "verify", session], owner);
+    shows(&["execute", "deploy", "--trace"], "rye (this build)");
+    shows(&["execute", "deploy", "--trace"], owner);
+}

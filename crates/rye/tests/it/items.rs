@@ -323,3 +323,109 @@ fn directory_is_signed_with_a_manifest() {
     transcript += &env.transcript(&["sign --manifest env"]);
     assert_transcript!(transcript);
 }
+
+#[test]
+fn path_of_another_project_is_signed_in_that_project() {
+    let env = env_after_init();
+    env.write("other/.ai/tools/it.py", TOOL);
+    env.write("other/.ai/tools/pack/it.py", TOOL);
+    env.write("other/.venv/bin/python", "");
+    env.write("project/.ai/tools/own.py", TOOL);
+    let output = env.run(&[
+        "sign",
+        "../other/.ai/tools/it.py",
+        "own",
+        "../other/.ai/tools/pack",
+        "--manifest",
+        "../other/.venv",
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(env.path("other/.venv/rye.manifest").exists());
+    let project = env.path("other");
+    let project = project.to_str().unwrap();
+    for id in ["it", "pack/it"] {
+        let output = env.run(&["--project", project, "verify", id]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    assert!(env.run(&["verify", "own"]).status.success());
+    env.write("loose.py", TOOL);
+    let output = env.run(&["sign", "../loose.py"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn everything_unsigned_in_a_call_is_signed_by_the_hint() {
+    let env = env_after_init();
+    let runtime = "version: \"1.0.0\"\ntool_type: runtime\nexecutor_id: subprocess\n\
+        anchor: { markers_any: [package.json] }\nconfig: { command: echo, args: [hi] }\n";
+    env.write("project/.ai/tools/rt.yaml", runtime);
+    env.write(
+        "project/.ai/tools/pack/it.sh",
+        "# executor_id: rt\n# version: \"1.0.0\"\n",
+    );
+    env.write("project/.ai/tools/pack/package.json", "{}");
+    env.write("project/.ai/tools/pack/node_modules/x.js", "");
+    let output = env.run(&["execute", "pack/it", "--json"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let hint = json(&output)["error"]["hint"].as_str().unwrap().to_owned();
+    let (command, _) = hint.split_once(" # ").unwrap();
+    let words: Vec<_> = command.split(' ').skip(1).collect();
+    let output = env.run(&words);
+    assert!(output.status.success(), "{hint}: {output:?}");
+    let output = env.run(&["execute", "pack/it"]);
+    assert_eq!(output.stdout, b"hi\n", "{output:?}");
+}
+
+#[test]
+fn misspelt_tool_is_not_signed() {
+    let env = env_after_init();
+    env.write(
+        "project/.ai/tools/it.yaml",
+        "version: \"1.0.0\"\nexecutor_id: subprocess\nconfig: { command: echo, tiemout: 5 }\n",
+    );
+    env.write(
+        "project/.ai/tools/it.js",
+        "const __executor_id__ = \"rye/core/runtimes/node/node\";\n",
+    );
+    for (file, code) in [("it.yaml", "unknown_name"), ("it.js", "bad_metadata")] {
+        let path = format!(".ai/tools/{file}");
+        let before = env.read(&format!("project/{path}"));
+        let output = env.run(&["sign", &path, "--json"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let error = json(&output)["items"][0]["error"].clone();
+        assert_eq!(error["code"], code, "{error}");
+        assert_eq!(env.read(&format!("project/{path}")), before);
+    }
+}
+
+#[test]
+fn error_in_yaml_keeps_the_excerpt_with_its_caret() {
+    let env = env_after_init();
+    let text = "steps:\n  - text: [unclosed\n";
+    env.write("project/script.yaml", text);
+    env.write("project/.ai/tools/it.yaml", text);
+    env.write(
+        "user/.ai/config/agent/approvals.yaml",
+        "rules:\n  - { tool: x, action: maybe }\n",
+    );
+    for (call, line) in [
+        ("prompt hi --model scripted:script.yaml", "text: [unclosed"),
+        ("sign it", "text: [unclosed"),
+        ("prompt hi --model scripted:demo", "action: maybe"),
+        ("models list", "providers: ["),
+    ] {
+        if call == "models list" {
+            env.write("user/.ai/config/agent/models.yaml", "providers: [\n");
+        }
+        let words: Vec<_> = call.split(' ').collect();
+        let output = env.run(&words);
+        let shown = String::from_utf8(output.stderr).unwrap();
+        let lines: Vec<_> = shown.lines().collect();
+        let source = lines.iter().position(|shown| shown.ends_with(line));
+        let caret = source.and_then(|at| lines.get(at + 1));
+        assert!(
+            caret.is_some_and(|caret| caret.contains('^')),
+            "{call}:\n{shown}"
+        );
+    }
+}

@@ -15,6 +15,7 @@ mod config;
 mod damaged_database;
 mod demo;
 mod doctor;
+mod documented_examples;
 mod effect_classes;
 mod execute;
 mod gate_answers;

@@ -89,6 +89,12 @@ fn invalid_requests_are_refused_with_a_code() {
         }
     }
     assert_eq!(wrong, [""; 0]);
+    // `serde_json` would read this integer as a float with other digits.
+    let ask = "{\"jsonrpc\":\"2.0\",\"id\":4711,\"method\":\"tools/call\",\"params\":{\"name\":\"help\",\
+        \"arguments\":{\"topic\":123456789012345678901234567890}}}\n";
+    client.write(ask.as_bytes());
+    let answer = client.wait_for_answer(4711);
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
     // An error that the model can correct is a result.
     let ask = call(json!("search"), json!({ "query": 5, "nope": true }));
     let answer = client.request_and_wait("tools/call", &ask);

@@ -7,6 +7,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::{Map, Value, json};
 
 use super::error_chain;
+use crate::primitive::execute::parse_json;
 use crate::primitive::{CallFailure, CallOutcome, record_overflow};
 
 /// Bytes of a body to keep in memory by default.
@@ -51,7 +52,7 @@ pub(super) async fn read(
         data: json!({
             "status": status.as_u16(),
             "headers": headers_json(&headers),
-            "body": body(&headers, &captured),
+            "body": body(&headers, &captured, &mut metadata),
         }),
         exit_code: None,
         failure,
@@ -92,7 +93,11 @@ fn headers_json(headers: &HeaderMap) -> Value {
 }
 
 /// The body as JSON if the content type says so and it parses, otherwise as text.
-fn body(headers: &HeaderMap, captured: &CapturedOutput) -> Value {
+fn body(
+    headers: &HeaderMap,
+    captured: &CapturedOutput,
+    metadata: &mut Map<String, Value>,
+) -> Value {
     let content_type = headers.get(CONTENT_TYPE);
     let content_type = content_type.and_then(|it| it.to_str().ok());
     let media_type = content_type
@@ -103,9 +108,8 @@ fn body(headers: &HeaderMap, captured: &CapturedOutput) -> Value {
         .trim();
     let is_json =
         media_type.eq_ignore_ascii_case("application/json") || media_type.ends_with("+json");
-    let parsed = (is_json && captured.overflow.is_none())
-        .then(|| serde_json::from_slice(&captured.bytes).ok());
-    parsed
-        .flatten()
+    let text = std::str::from_utf8(&captured.bytes).ok();
+    let text = text.filter(|_| is_json && captured.overflow.is_none());
+    text.and_then(|text| parse_json(text, metadata))
         .unwrap_or_else(|| Value::String(captured.text().into_owned()))
 }

@@ -11,9 +11,11 @@ use lillux::durable::IfExists;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_executor::{
-    ErrorInfo, ExecutionResult, Executor, Request, Roots, Status, dependency_scopes,
+    ErrorInfo, ExecuteError, ExecutionResult, Executor, Request, Roots, Status, dependency_scopes,
 };
-use rye_items::{EXCLUDED_DIRS, Library, Options, PathItem, SYSTEM, Scope, Space, UserKeys};
+use rye_items::{
+    EXCLUDED_DIRS, ItemKind, Library, Options, PathItem, SYSTEM, Scope, Space, UserKeys,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -103,6 +105,22 @@ impl TestEnv {
             }
             PathItem::External(path) => panic!("{} is in no space", path.display()),
         }
+    }
+
+    /// Checks a tool like `rye sign`, without signing it.
+    pub(crate) fn check_before_signing(&self, tool: &str) -> Result<(), ExecuteError> {
+        let library = self.library();
+        let found = library.find(&tool.parse().unwrap()).unwrap();
+        let content = found.root.read(&found.relative).unwrap().unwrap().bytes;
+        rye_executor::check_before_signing(&library, &found, &content)
+    }
+
+    /// Ids of the tools that ship.
+    pub(crate) fn system_tools(&self) -> Vec<String> {
+        let library = self.library();
+        let tools = library.list(ItemKind::Tool);
+        let tools = tools.into_iter().filter_map(Result::ok);
+        tools.map(|found| found.reference.id.to_string()).collect()
     }
 
     fn library(&self) -> Library {

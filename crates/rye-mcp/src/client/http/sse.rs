@@ -14,6 +14,7 @@ use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
+use rye_protocol::json::quote_large_integers;
 use tokio::sync::mpsc;
 
 use super::super::diagnostics::excerpt;
@@ -136,7 +137,7 @@ where
             let (None | Some("message"), Some(data)) = (event.event.as_deref(), event.data) else {
                 continue;
             };
-            match serde_json::from_str(&data) {
+            match serde_json::from_str(&quote_large_integers(&data)) {
                 Ok(JsonRpcMessage::Error(error)) if error.error.code == MESSAGE_TOO_LONG => {
                     self.in_flight
                         .fail(ClientErrorKind::MessageTooLong(self.limit));

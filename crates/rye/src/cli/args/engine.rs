@@ -426,7 +426,7 @@ pub(crate) struct ApproveArgs {
 
 /// Parses JSON arguments.
 fn arguments(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("invalid JSON: {error}"))
+    rye_engine::protocol::json::parse(text).map_err(|error| format!("invalid JSON: {error}"))
 }
 
 /// How long an approval holds.

@@ -38,7 +38,7 @@ pub(crate) struct SignArgs {
     pub(crate) targets: Vec<String>,
     /// Sign all files in a directory: an interpreter environment such as `.venv` or
     /// `node_modules`, or a directory of tools that load each other
-    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["targets", "all"])]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "all")]
     pub(crate) manifest: Vec<PathBuf>,
     /// Sign every item in the space
     #[arg(long, conflicts_with = "targets")]

@@ -14,5 +14,5 @@ pub(crate) fn run(args: SignArgs, context: &Context) -> Outcome {
         space: args.space.map(Into::into),
         provenance: args.provenance,
     };
-    Ok(Box::new(sign(&targets, context, None)?))
+    Ok(Box::new(sign(targets, context, None)?))
 }

@@ -1,5 +1,6 @@
 //! Parses the words after a tool's id into its parameters, by its schema.
 
+use rye_engine::protocol::json::{self, JsonError};
 use rye_host::parameter_schema::{Properties, Property};
 use serde_json::{Map, Value};
 
@@ -90,15 +91,28 @@ fn insert(
     property: &Property,
     text: &str,
 ) -> Result<(), Failure> {
-    let invalid_json = |error: serde_json::Error| {
+    let invalid_json = |error: JsonError| {
         usage_error(format!(
             "invalid --{}: invalid JSON: {error}",
             property.name
         ))
     };
+    let types = if property.kinds.is_list() {
+        &property.items
+    } else {
+        &property.kinds
+    };
+    if let Err(error @ JsonError::LargeInteger(_)) = json::parse(text)
+        && types.is_numeric()
+    {
+        return Err(invalid_json(error));
+    }
     if property.kinds.is_list() {
         let items = if text.trim_start().starts_with('[') {
-            serde_json::from_str(text).map_err(invalid_json)?
+            match json::parse(text).map_err(invalid_json)? {
+                Value::Array(items) => items,
+                _ => Vec::new(),
+            }
         } else {
             vec![property.items.parse(text)]
         };
@@ -111,7 +125,7 @@ fn insert(
         return Ok(());
     }
     let value = if property.kinds.is_object() {
-        serde_json::from_str(text).map_err(invalid_json)?
+        json::parse(text).map_err(invalid_json)?
     } else {
         property.kinds.parse(text)
     };

@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use lillux::PathContext as _;
+use rye_engine::protocol::json;
 use serde_json::{Map, Value};
 
 use super::param_args::usage_error;
@@ -47,7 +48,7 @@ pub(in crate::cli::commands) fn object(
     if text.trim().is_empty() {
         return Ok(Map::new());
     }
-    match serde_json::from_str(&text) {
+    match json::parse(&text) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(usage_error(format!("{from}: expected a JSON object"))),
         Err(error) => Err(usage_error(format!("{from}: invalid JSON: {error}"))),

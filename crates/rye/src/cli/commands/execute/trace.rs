@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use rye_executor::environment::Origin;
+use rye_executor::environment::{self, Origin};
+use rye_executor::interpreter::{Candidate, CandidateResult};
 use rye_executor::{TraceDependencies, TraceLink, TraceStep, TraceStepKind, TraceVariable};
 use rye_items::ItemRef;
 use serde_json::{Map, Value};
@@ -26,24 +27,44 @@ pub(super) fn render(item: &ItemRef, steps: &[TraceStep], level: TraceChoice) ->
         let last = index + 1 == steps.len();
         match &step.kind {
             TraceStepKind::Chain { links } => {
-                tree.step(step, last, &format!("{} files, verified", links.len()));
+                let unsigned = links.iter().filter(|link| link.signed_by.is_none()).count();
+                tree.step(step, last, &verified(links.len(), unsigned));
                 for link in links {
                     tree.link(link);
                 }
             }
             TraceStepKind::Anchor {
-                path, has_marker, ..
+                path,
+                marker,
+                searched,
+                declared_by,
             } => {
-                let how = if *has_marker {
-                    "has a marker file"
-                } else {
-                    "directory of the tool"
-                };
-                tree.step(step, last, &format!("{path} ({how})"));
+                tree.step(step, last, path);
+                if let Some(id) = declared_by {
+                    tree.detail("declared by", id);
+                }
+                tree.detail("marker", marker.as_deref().unwrap_or("none"));
+                for dir in searched {
+                    tree.detail("searched", dir);
+                }
+            }
+            TraceStepKind::Interpreter {
+                variable,
+                declared_by,
+                tried,
+                ..
+            } => {
+                tree.step(step, last, &format!("{variable} of {declared_by}"));
+                for candidate in tried {
+                    tree.candidate(candidate);
+                }
             }
             TraceStepKind::Dependencies {
-                verified: Some(TraceDependencies { files, .. }),
-            } => tree.step(step, last, &format!("{files} files, verified")),
+                verified:
+                    Some(TraceDependencies {
+                        files, unverified, ..
+                    }),
+            } => tree.step(step, last, &verified(*files, *unverified)),
             TraceStepKind::Dependencies { verified: None } => {
                 tree.step(step, last, "the tool file alone");
             }
@@ -51,10 +72,19 @@ pub(super) fn render(item: &ItemRef, steps: &[TraceStep], level: TraceChoice) ->
                 tree.environment(step, last, variables, level);
             }
             TraceStepKind::DotenvIgnored { names } => {
-                let names = names.iter().map(String::as_str);
-                let names = names.collect::<Vec<_>>().join(", ");
-                let why = "not declared in the tool's `requires_env`";
-                tree.step(step, last, &format!("{names} ({why})"));
+                tree.step(step, last, "");
+                for name in names {
+                    let why = if environment::is_reserved(name) {
+                        "reserved"
+                    } else {
+                        "no item of the chain declares it"
+                    };
+                    tree.line(&format!(
+                        "{} {}",
+                        one_line(name),
+                        paint(DIM, format!("({why})"))
+                    ));
+                }
             }
             // Shown together with the rendered value.
             TraceStepKind::Template { .. } if steps.iter().any(is_rendered) => {}
@@ -73,6 +103,7 @@ fn label(kind: &TraceStepKind) -> &'static str {
     match kind {
         TraceStepKind::Chain { .. } => "chain",
         TraceStepKind::Anchor { .. } => "anchor",
+        TraceStepKind::Interpreter { .. } => "interpreter",
         TraceStepKind::Dependencies { .. } => "dependencies",
         TraceStepKind::Environment { .. } => "environment",
         TraceStepKind::DotenvIgnored { .. } => "dotenv_ignored",
@@ -80,6 +111,15 @@ fn label(kind: &TraceStepKind) -> &'static str {
         TraceStepKind::Rendered { .. } => "rendered",
         TraceStepKind::Ready => "ready",
         TraceStepKind::Done => "done",
+    }
+}
+
+/// How many files were verified, and how many development mode accepted without that.
+fn verified(files: usize, unverified: usize) -> String {
+    let noun = if files == 1 { "file" } else { "files" };
+    match unverified {
+        0 => format!("{files} {noun}, verified"),
+        unverified => format!("{files} {noun}, {unverified} not verified"),
     }
 }
 
@@ -117,7 +157,15 @@ impl Tree {
 
     fn link(&mut self, link: &TraceLink) {
         let signer = match &link.signed_by {
-            Some(key) => format!("{} by {key}", paint(GOOD, "signed")),
+            Some(key) => {
+                let owner = link.owner.as_deref().unwrap_or_default();
+                let signer = format!("{key} {owner}");
+                format!(
+                    "{} by {}",
+                    paint(GOOD, "signed"),
+                    one_line(signer.trim_end())
+                )
+            }
             None => "not signed".to_owned(),
         };
         let id = one_line(&link.id.to_string());
@@ -127,6 +175,24 @@ impl Tree {
             let path = one_line(shadowed);
             self.line(&format!("  {} {path}", paint(DIM, "shadows")));
         }
+    }
+
+    fn detail(&mut self, label: &str, value: &str) {
+        self.line(&format!("{} {}", paint(DIM, label), one_line(value)));
+    }
+
+    fn candidate(&mut self, candidate: &Candidate) {
+        let (style, result) = match candidate.result {
+            CandidateResult::Found => (GOOD, "found"),
+            CandidateResult::Missing => (DIM, "missing"),
+            CandidateResult::NotExecutable => (DIM, "not executable"),
+            CandidateResult::NotSigned => (DIM, "not signed"),
+            CandidateResult::Failed => (DIM, "failed or printed nothing"),
+            CandidateResult::NotRun => (DIM, "not run in a dry run"),
+        };
+        let (name, us) = (one_line(&candidate.name), candidate.duration_us);
+        let time = paint(DIM, format!("{}.{:03} ms", us / 1000, us % 1000));
+        self.line(&format!("{name} {} {time}", paint(style, result)));
     }
 
     fn environment(
