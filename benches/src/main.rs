@@ -17,6 +17,7 @@ mod mcp_server;
 mod measure;
 mod models;
 mod processes;
+mod sandbox;
 mod search;
 mod signing;
 mod table;
@@ -30,7 +31,7 @@ use table::Row;
 /// Name and function of a group of benchmarks.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 11] = [
+const GROUPS: [Group; 12] = [
     ("cas", cas::run),
     ("chat", chat::run),
     ("executor", executor::run),
@@ -40,6 +41,7 @@ const GROUPS: [Group; 11] = [
     ("mcp", mcp::run),
     ("models", models::run),
     ("processes", processes::run),
+    ("sandbox", sandbox::run),
     ("search", search::run),
     ("signing", signing::run),
 ];

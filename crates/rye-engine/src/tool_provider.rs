@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::BoxFuture;
 use crate::policy::{Mode, Risk};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Enforcement, Sandbox};
 use crate::tool::{EffectClass, ToolContext, ToolOutput};
 pub use rye_protocol::policy::ReviewReason;
 
@@ -87,6 +87,11 @@ pub struct ResolvedTool {
 /// Assessment of a call with its parameters, before it is made.
 #[derive(Clone)]
 pub struct Review {
+    /// How the kernel confines the call, if it does.
+    pub confinement: Option<Enforcement>,
+    /// The confinement lets the call use no more than the commands of the session's sandbox. Its
+    /// risk alone then needs no approval.
+    pub is_within_sandbox: bool,
     /// Reasons why a person must approve the call, in addition to the tool's own declaration.
     pub reasons: Vec<ReviewReason>,
     /// State of the provider for the call.
@@ -96,6 +101,8 @@ pub struct Review {
 impl Default for Review {
     fn default() -> Self {
         Self {
+            confinement: None,
+            is_within_sandbox: false,
             reasons: Vec::new(),
             handle: Arc::new(()),
         }

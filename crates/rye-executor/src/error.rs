@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lillux::PathError;
-use rye_items::{IntegrityError, ItemError, LookupError, SpaceError};
+use rye_items::{IntegrityError, ItemError, LookupError, Position, SpaceError};
 use serde_json::Value;
 
 use crate::anchor::AnchorError;
@@ -132,6 +132,26 @@ pub enum ExecuteError {
         /// The path as given in the parameters.
         path: String,
     },
+    /// The `sandbox` declaration of an item is invalid.
+    #[error("{id}: {position}: `sandbox`: {reason}")]
+    SandboxDeclaration {
+        /// The item.
+        id: String,
+        /// Position of the declaration.
+        position: Position,
+        /// The mistake.
+        reason: String,
+    },
+    /// The tool cannot be confined.
+    #[error("{tool} cannot be confined: {reason}")]
+    Sandbox {
+        /// The tool.
+        tool: String,
+        /// Explanation for the user.
+        reason: String,
+        /// A command that may help.
+        fix: Option<String>,
+    },
     /// A file or directory cannot be used.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -170,6 +190,8 @@ impl ExecuteError {
             Self::ApprovalVoid(_) => "approval_void",
             Self::Denied(_) => "denied",
             Self::PrivatePath { .. } => "private_path",
+            Self::SandboxDeclaration { .. } => "bad_sandbox",
+            Self::Sandbox { .. } => "sandbox",
             Self::Path(error) if error.is_permission() => "permission",
             Self::Path(_) | Self::NotUtf8(_) => "io",
         }
@@ -226,6 +248,7 @@ impl ExecuteError {
                     .to_owned(),
             ),
             Self::ApprovalRequired { tool, .. } => Some(format!("rye execute {tool}")),
+            Self::Sandbox { fix, .. } => fix.clone(),
             Self::ValueAsCode { .. } => Some(
                 "pass the value separately: as an extra argument (\"$1\" in a shell), in \
                  `config.env` (\"$NAME\"), or as JSON on standard input"

@@ -27,6 +27,7 @@
 pub mod anchor;
 pub mod chain;
 pub mod config;
+pub mod confinement;
 pub mod dotenv;
 pub mod environment;
 mod error;

@@ -16,6 +16,7 @@ use rye_items::{Item, ItemId, ItemRef, Verified};
 use serde_json::{Map, Value};
 
 use crate::chain::Link;
+use crate::confinement::Confinement;
 use crate::executor::{Approval, Executor};
 
 pub use execute::{Execute, record_overflow};
@@ -57,6 +58,8 @@ pub struct Call {
     pub approval: Approval,
     /// Identity of the durable run that the call creates or belongs to.
     pub run: Option<RunContext>,
+    /// Confines the process of the call.
+    pub confinement: Option<Confinement>,
 }
 
 /// Store for output that is too long to keep in memory. Most calls never open it.
@@ -191,6 +194,11 @@ pub trait Primitive: Send + Sync {
     /// copies and directories that only programs use.
     fn runs_programs(&self) -> bool {
         true
+    }
+
+    /// Whether the primitive applies [`Call::confinement`].
+    fn is_confinable(&self) -> bool {
+        false
     }
 }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::chain::Chain;
+use crate::confinement::CallSandbox;
 use crate::environment::{Environment, Origin};
 use crate::executor::CallAnchor;
 use crate::interpreter::{Candidate, Resolver};
@@ -91,6 +92,8 @@ pub enum TraceStepKind {
         /// The configuration with the effective timeout.
         config: Map<String, Value>,
     },
+    /// The kernel will confine the process.
+    Sandbox(CallSandbox),
     /// The call is ready to run.
     Ready,
     /// The call has ended.
@@ -286,6 +289,10 @@ impl Trace {
             }
             TraceStepKind::Rendered { config }
         });
+    }
+
+    pub(crate) fn sandbox(&mut self, sandbox: &CallSandbox) {
+        self.step(None, || TraceStepKind::Sandbox(sandbox.clone()));
     }
 
     pub(crate) fn ready(&mut self, elapsed: Duration) {

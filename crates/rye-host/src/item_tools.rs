@@ -7,14 +7,15 @@ use lillux::Hash;
 use lillux::keys::SigningKey;
 use rye_engine::BoxFuture;
 use rye_engine::policy::Risk;
-use rye_engine::protocol::{ErrorCode, ErrorInfo};
-use rye_engine::sandbox::Sandbox;
+use rye_engine::protocol::{ErrorCode, ErrorInfo, ProjectAccess, ToolSandbox};
+use rye_engine::sandbox::{Enforcement, FileAccess, Sandbox};
 use rye_engine::tool::{EffectClass, ToolContext, ToolOutput};
 use rye_engine::tool_provider::{
     Component, ResolvedTool, Review, ReviewReason, StoredApproval, ToolListing, ToolProvider,
     ToolProviderError, ToolSummary,
 };
 use rye_executor::chain::{Chain, Link};
+use rye_executor::confinement::CallSandbox;
 use rye_executor::{
     Approval, ApprovalReason, ExecuteError, ExecutionResult, Executor, OutputListener, Request,
     SensitiveWrite, Status,
@@ -46,6 +47,8 @@ struct Handle {
     hash: Hash,
     /// Whether it runs a program on this machine that may use files.
     uses_machine: bool,
+    /// What its process may use, if the kernel confines it.
+    sandbox: Option<(ToolSandbox, Enforcement)>,
 }
 
 /// State of a reviewed call.
@@ -102,6 +105,9 @@ impl ItemTools {
         // A pure tool without paths can run outside of any sandbox.
         let is_pure = metadata.effect() == Some(EffectClass::Pure) && metadata.reads().is_empty();
         let is_remote = chain.primitive().id().as_str() == HTTP_CLIENT;
+        let sandbox = chain.sandbox().map_err(|error| execution_error(&error))?;
+        let sandbox = sandbox.map(|allowed| self.check_confinement(&chain, allowed));
+        let sandbox = sandbox.transpose()?;
         Ok(ResolvedTool {
             // The full id, as in rules; `id` may be a short name.
             id: chain.tool().id().to_string(),
@@ -118,8 +124,35 @@ impl ItemTools {
                 tool: chain.tool().item.reference.clone(),
                 hash: chain.hash,
                 uses_machine: !is_pure && !is_remote,
+                sandbox,
             }),
         })
+    }
+
+    /// How a tool would be confined. Fails if that is not possible, as the call would.
+    fn check_confinement(
+        &self,
+        chain: &Chain,
+        allowed: ToolSandbox,
+    ) -> Result<(ToolSandbox, Enforcement), ToolProviderError> {
+        let checked = self.executor.check_confinement(chain, allowed);
+        let CallSandbox { tier, policy, .. } = checked.map_err(|error| execution_error(&error))?;
+        let policy = policy.to_hex();
+        Ok((allowed, Enforcement { tier, policy }))
+    }
+
+    /// Whether a confined tool can use no more than the commands of a session: it does not see the
+    /// project, or the project is the session's workspace.
+    fn is_within(&self, allowed: ToolSandbox, sandbox: &dyn Sandbox) -> bool {
+        let is_workspace = || {
+            let project = std::fs::canonicalize(&self.project).ok();
+            let workspace = sandbox.working_dir().map(PathBuf::from);
+            let is_inside = project
+                .zip(workspace)
+                .is_some_and(|(project, workspace)| project.starts_with(workspace));
+            is_inside && sandbox.confinement().files != FileAccess::Memory
+        };
+        allowed.filesystem == ProjectAccess::None || is_workspace()
     }
 
     /// Finds reasons to ask for approval: paths in the parameters, and that the tool runs outside
@@ -139,9 +172,11 @@ impl ItemTools {
             .approval_reasons(&handle.tool, params, workspace.as_deref());
         let found = found.map_err(|error| execution_error(&error))?;
         let mut reasons = Vec::new();
+        let allowed = handle.sandbox.as_ref().map(|(allowed, _)| *allowed);
+        let is_within_sandbox = allowed.is_some_and(|allowed| self.is_within(allowed, sandbox));
         // A sandbox on another machine may confine nothing, but it is not this machine.
         let is_here = workspace.is_some() && !sandbox.confinement().confines_commands();
-        if !is_here && handle.uses_machine {
+        if !is_here && handle.uses_machine && !is_within_sandbox {
             let kind = sandbox.kind();
             reasons.push(ReviewReason {
                 text: format!("it runs on this machine, outside of the {kind} sandbox"),
@@ -159,8 +194,13 @@ impl ItemTools {
                 writes.push(write);
             }
         }
-        let handle = Arc::new(ReviewedCall { writes, workspace });
-        Ok(Review { reasons, handle })
+        let confinement = handle.sandbox.as_ref();
+        Ok(Review {
+            confinement: confinement.map(|(_, enforcement)| enforcement.clone()),
+            is_within_sandbox,
+            reasons,
+            handle: Arc::new(ReviewedCall { writes, workspace }),
+        })
     }
 
     async fn run(

@@ -110,6 +110,7 @@ pub mod session_engine;
 pub mod settings;
 pub mod sign;
 mod targets;
+mod tool_confiner;
 pub mod transfer;
 mod trusted_keys;
 pub mod verify;

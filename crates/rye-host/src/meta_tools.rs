@@ -25,6 +25,7 @@ use crate::commands::load_commands;
 use crate::item_tools::ItemTools;
 use crate::mcp_tools::McpTools;
 use crate::policy_file::{PolicyError, load_policy};
+use crate::tool_confiner::ToolConfiner;
 use crate::trusted_keys::TrustedKeys;
 
 /// Why the meta tools cannot be created.
@@ -130,7 +131,9 @@ pub fn executor_with(
         Ok(policy)
     };
     let policy = move || policy().map_err(|error: MetaToolsError| error.to_string());
-    let mut executor = Executor::new(roots, supervisor).with_policy(policy);
+    let confiner = Arc::new(ToolConfiner::new(&roots, Arc::clone(&supervisor)));
+    let executor = Executor::new(roots, supervisor).with_policy(policy);
+    let mut executor = executor.with_confiner(confiner);
     let id = McpPrimitive::ID.parse()?;
     let primitives = executor.primitives_mut();
     primitives.register(id, Vec::new(), Arc::new(mcp));

@@ -35,6 +35,7 @@ mod schema;
 mod session;
 mod thread;
 mod time;
+mod tool_sandbox;
 mod usage;
 mod validation;
 
@@ -58,5 +59,6 @@ pub use thread::{
     Call, CallState, CompactionReason, Continuation, Phase, ProcessRef, Thread, ThreadStatus, Turn,
 };
 pub use time::Millis;
+pub use tool_sandbox::{ProjectAccess, ToolNetwork, ToolSandbox};
 pub use usage::{LimitKind, Limits, Usage};
 pub use validation::{InvalidSchema, Schema, Violation, join as join_violations};

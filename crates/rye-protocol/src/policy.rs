@@ -84,6 +84,9 @@ pub struct CallFacts<'a> {
     pub space: Option<&'a str>,
     /// The tool declares that a person must approve it.
     pub requires_approval: bool,
+    /// The kernel confines the call to the files that its caller may change anyway, without
+    /// network. Its risk alone then needs no approval.
+    pub is_confined: bool,
     /// The tool differs from its accepted definition.
     pub has_drift: bool,
     /// Further reasons for an approval.
@@ -102,6 +105,7 @@ impl<'a> CallFacts<'a> {
             risk,
             space: None,
             requires_approval: false,
+            is_confined: false,
             has_drift: false,
             reasons: &[],
             unrated: Mode::Allow,
@@ -187,10 +191,11 @@ impl Policy {
             _ if must_ask.is_some() => must_ask,
             _ if !call.reasons.is_empty() => Some(Cause::Reason(0)),
             _ if call.requires_approval => Some(Cause::Declared),
-            (_, Some(Risk::High | Risk::Critical)) => Some(Cause::HighRisk),
             (_, None) if call.unrated == Mode::Deny => {
                 return decision(Mode::Deny, Cause::Unrated);
             }
+            _ if call.is_confined => None,
+            (_, Some(Risk::High | Risk::Critical)) => Some(Cause::HighRisk),
             (_, None) if call.unrated == Mode::Ask => Some(Cause::Unrated),
             _ => None,
         };
@@ -373,6 +378,84 @@ mod tests {
         ];
         for (call, mode, cause) in table {
             assert_eq!(decide(&Policy::default(), call), (mode, cause), "{call:?}");
+        }
+    }
+
+    #[test]
+    fn confined_call_asks_for_every_reason_but_its_risk() {
+        use Mode::{Allow, Ask, Deny};
+        let facts = |risk| CallFacts {
+            is_confined: true,
+            unrated: Ask,
+            ..CallFacts::new("rye:build", risk)
+        };
+        let (high, unrated) = (facts(Some(Risk::High)), facts(None));
+        let reasons = [reason(true, true)];
+        let by_rule = Cause::Rule(0);
+        let all = |action| policy(vec![rule(None, &[Risk::High], &[], action)]);
+        let none = Policy::default();
+        let table = [
+            (&none, high, Allow, Cause::Default),
+            (&none, unrated, Allow, Cause::Default),
+            (
+                &none,
+                CallFacts {
+                    requires_approval: true,
+                    ..high
+                },
+                Ask,
+                Cause::Declared,
+            ),
+            (
+                &none,
+                CallFacts {
+                    reasons: &reasons,
+                    ..high
+                },
+                Ask,
+                Cause::Reason(0),
+            ),
+            (
+                &none,
+                CallFacts {
+                    has_drift: true,
+                    ..high
+                },
+                Ask,
+                Cause::Drift,
+            ),
+            (
+                &none,
+                CallFacts {
+                    default: Ask,
+                    ..high
+                },
+                Ask,
+                Cause::Default,
+            ),
+            (
+                &none,
+                CallFacts {
+                    default: Deny,
+                    ..high
+                },
+                Deny,
+                Cause::Default,
+            ),
+            (
+                &none,
+                CallFacts {
+                    unrated: Deny,
+                    ..unrated
+                },
+                Deny,
+                Cause::Unrated,
+            ),
+            (&all(Ask), high, Ask, by_rule),
+            (&all(Deny), high, Deny, by_rule),
+        ];
+        for (policy, call, mode, cause) in table {
+            assert_eq!(decide(policy, call), (mode, cause), "{call:?}");
         }
     }
 

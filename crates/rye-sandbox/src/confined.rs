@@ -4,6 +4,7 @@
 //! File operations are those of the [`LocalSandbox`], limited to paths that commands can see.
 //! Commands run through the [launcher], a process that confines itself before it executes them.
 
+mod cgroup;
 mod launcher;
 mod policy;
 mod probe;
@@ -22,7 +23,7 @@ use lillux::Hash;
 use lillux::path_policy::{PathClass, PathPolicy, ProtectedPaths, resolve};
 use lillux::process::{Command, Environment, Exit, Supervisor};
 use rye_engine::BoxFuture;
-use rye_engine::protocol::SandboxKind;
+use rye_engine::protocol::{ProjectAccess, SandboxKind};
 use rye_engine::sandbox::{
     Confinement, Enforcement, Exec, ExecObserver, ExecOutput, FileAccess, FileInfo, NetworkAccess,
     ProcessAccess, ResolvedPath, Sandbox, SandboxError, SandboxFuture, WalkOptions, WalkResult,
@@ -32,6 +33,7 @@ use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
 use crate::LocalSandbox;
+use cgroup::Cgroup;
 use launcher::LaunchSpec;
 use policy::ResolvedPolicy;
 use protected::ProtectedFiles;
@@ -42,7 +44,7 @@ pub use policy::{ConfinementPolicy, PROTECTED_NAMES, ResourceLimits};
 pub use probe::Availability;
 
 /// System directories that the file tools can read, as commands can.
-const SYSTEM: [&str; 2] = ["/usr", "/opt"];
+const SYSTEM: [&str; 4] = ["/usr", "/opt", "/bin", "/sbin"];
 
 /// How strongly commands are confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +115,7 @@ pub struct ConfinedSandbox {
     policy: ConfinementPolicy,
     resolved: ResolvedPolicy,
     masked: Vec<PathBuf>,
+    programs: Vec<PathBuf>,
     /// What commands see as `/tmp`.
     tmp: Arc<TempDir>,
     quarantine: Arc<Quarantine>,
@@ -145,6 +148,7 @@ impl ConfinedSandbox {
             policy,
             resolved,
             masked: Vec::new(),
+            programs: Vec::new(),
             tmp: Arc::new(tempfile::Builder::new().prefix("rye-").tempdir()?),
         })
     }
@@ -156,6 +160,20 @@ impl ConfinedSandbox {
         let paths = PathPolicy::new(self.local.workspace(), protected.clone());
         self.masked = paths.private_directories();
         self.local = self.local.protected(protected, project);
+        self
+    }
+
+    /// Restricts the sandbox to what a tool may do with the workspace, and shows it the files of
+    /// its program.
+    #[must_use]
+    pub fn for_tool(mut self, access: ProjectAccess, programs: Vec<PathBuf>) -> Self {
+        self.resolved.restrict(access);
+        let is_below_mask = |path: &Path| self.masked.iter().any(|it| path.starts_with(it));
+        let contains_mask = |path: &Path| self.masked.iter().any(|it| it.starts_with(path));
+        let is_hidden = |path: &PathBuf| is_below_mask(path) || !self.is_visible(path);
+        let programs = programs.into_iter().filter(is_hidden);
+        let programs = programs.filter(|path| !contains_mask(path)).collect();
+        self.programs = programs;
         self
     }
 
@@ -176,15 +194,18 @@ impl ConfinedSandbox {
         cwd: PathBuf,
         nonce: &str,
         files: &ProtectedFiles,
+        cgroup: Option<&Cgroup>,
         command: Vec<OsString>,
     ) -> Vec<OsString> {
         let spec = LaunchSpec {
             tier: self.tier,
             nonce: nonce.to_owned(),
+            cgroup: cgroup.map(|it| it.dir().to_owned()),
             cwd,
             tmp: self.tmp.path().to_owned(),
             policy: self.resolved.clone(),
             masked: self.masked.clone(),
+            programs: self.programs.clone(),
         };
         let spec = serde_json::to_string(&spec).unwrap_or_default();
         let mut all = self.launcher.command();
@@ -195,8 +216,51 @@ impl ConfinedSandbox {
         all
     }
 
+    /// Prepares a program for a supervisor, which runs it in the directory `cwd` of the workspace.
+    pub async fn prepare(
+        &self,
+        cwd: &Path,
+        program: Vec<OsString>,
+    ) -> Result<PreparedCommand, SandboxError> {
+        let nonce = nonce()?;
+        let before = self.find_protected().await;
+        let cgroup = Cgroup::create(&self.resolved.limits);
+        let inside = self.inside_path(cwd);
+        let program = self.launch_command(inside, &nonce, &before, cgroup.as_ref(), program);
+        Ok(PreparedCommand {
+            program,
+            nonce,
+            before,
+            _cgroup: cgroup,
+        })
+    }
+
+    /// Checks the workspace after a command, even if it failed. Returns the protected files that
+    /// it created, which are now in quarantine.
+    pub async fn finish(&self, command: &PreparedCommand) -> Result<Vec<String>, SandboxError> {
+        if self.resolved.access != ProjectAccess::Workspace {
+            return Ok(Vec::new());
+        }
+        let after = self.find_protected().await;
+        self.quarantine.take(&after.created_since(&command.before))
+    }
+
+    /// The name of a variable for the launcher, if only the command may get it.
+    pub fn command_variable(name: &str) -> String {
+        format!("{}{name}", launcher::VARIABLE)
+    }
+
+    /// The directory in which a program starts if it asks for `cwd`; its own temporary one if it
+    /// does not see the workspace.
+    pub fn starting_dir(&self, cwd: &Path) -> Result<PathBuf, SandboxError> {
+        match self.resolved.access {
+            ProjectAccess::None => Ok(self.tmp.path().to_owned()),
+            _ => self.visible(&cwd.to_string_lossy()),
+        }
+    }
+
     /// Variables of a command in addition to the minimal environment.
-    fn variables(&self) -> Vec<(String, String)> {
+    pub fn variables(&self) -> Vec<(String, String)> {
         let inherited = self.policy.inherited_variables();
         let inherited =
             inherited.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
@@ -208,6 +272,9 @@ impl ConfinedSandbox {
     }
 
     async fn find_protected(&self) -> ProtectedFiles {
+        if self.resolved.access == ProjectAccess::None {
+            return ProtectedFiles::default();
+        }
         let (workspace, policy) = (self.resolved.workspace.clone(), self.policy.clone());
         let home = self.resolved.home.clone();
         let find = move || ProtectedFiles::find(&workspace, &policy, home.as_deref());
@@ -226,18 +293,12 @@ impl ConfinedSandbox {
         for (name, value) in self.variables() {
             exec.env.entry(name).or_insert(value);
         }
-        let nonce = nonce()?;
-        let before = self.find_protected().await;
-        let inside = self.inside_path(&cwd);
-        let program = self.launch_command(inside, &nonce, &before, command);
+        let mut command = self.prepare(&cwd, command).await?;
+        let program = std::mem::take(&mut command.program);
         let outcome = self.local.run_program(program, cwd, exec, observer).await;
-        // A command that failed or was killed may have created files too.
-        let after = self.find_protected().await;
-        let quarantined = self.quarantine.take(&after.created_since(&before))?;
+        let quarantined = self.finish(&command).await?;
         let mut output = outcome?;
-        if output.exit_code == Some(launcher::FAILED.into())
-            && let Some((_, reason)) = output.stderr.split_once(&nonce)
-        {
+        if let Some(reason) = command.failure(output.exit_code, &output.stderr) {
             let reason = format!("the command could not be confined: {reason}");
             return Err(SandboxError::Exec(reason));
         }
@@ -257,10 +318,9 @@ impl ConfinedSandbox {
     ) -> Result<(Exit, Vec<String>), SandboxError> {
         let failed = |error: &dyn fmt::Display| SandboxError::Exec(error.to_string());
         let cwd = self.resolved.workspace.clone();
-        let nonce = nonce()?;
-        let before = self.find_protected().await;
-        let program = self.launch_command(cwd.clone(), &nonce, &before, command);
-        let mut program = program.into_iter();
+        let mut prepared = self.prepare(&cwd, command).await?;
+        let mut program = std::mem::take(&mut prepared.program).into_iter();
+        let nonce = &prepared.nonce;
         let mut failure = None;
         let output = {
             let mut command = Command::new(program.next().unwrap_or_default())
@@ -279,8 +339,7 @@ impl ConfinedSandbox {
             }
             self.local.supervisor.exec(command).await
         };
-        let after = self.find_protected().await;
-        let quarantined = self.quarantine.take(&after.created_since(&before))?;
+        let quarantined = self.finish(&prepared).await?;
         let output = output.map_err(|error| failed(&error))?;
         match failure {
             Some(reason) => Err(failed(&reason)),
@@ -330,9 +389,10 @@ impl ConfinedSandbox {
             .iter()
             .chain(&policy.write)
             .map(PathBuf::as_path);
-        let own = [policy.workspace.as_path(), self.tmp.path()];
-        let all = own.into_iter().chain(SYSTEM.map(Path::new)).chain(listed);
-        all.into_iter().any(|dir| {
+        let workspace = Some(&*policy.workspace).filter(|_| policy.access != ProjectAccess::None);
+        let own = [self.tmp.path()].into_iter().chain(workspace);
+        let mut all = own.chain(SYSTEM.map(Path::new)).chain(listed);
+        all.any(|dir| {
             real.starts_with(dir) || resolve(dir).is_some_and(|dir| real.starts_with(dir))
         })
     }
@@ -340,6 +400,25 @@ impl ConfinedSandbox {
     fn is_tmp(&self, path: &str) -> bool {
         let real = self.local.real_path(&self.host_path(path));
         real.is_ok_and(|real| real.starts_with(self.tmp.path()))
+    }
+}
+
+/// A command that a supervisor can run.
+#[derive(Debug)]
+pub struct PreparedCommand {
+    /// The program that confines itself and becomes the command, with its arguments.
+    pub program: Vec<OsString>,
+    nonce: String,
+    before: ProtectedFiles,
+    _cgroup: Option<Cgroup>,
+}
+
+impl PreparedCommand {
+    /// Why the command was not confined, and therefore did not start.
+    pub fn failure<'a>(&self, exit_code: Option<i32>, stderr: &'a str) -> Option<&'a str> {
+        let is_launcher = exit_code == Some(launcher::FAILED.into());
+        let (_, reason) = stderr.split_once(&self.nonce).filter(|_| is_launcher)?;
+        Some(reason)
     }
 }
 

@@ -37,7 +37,7 @@ mod shell;
 
 pub use confined::{
     Availability, ConfinedError, ConfinedSandbox, ConfinementPolicy, Launcher, PROTECTED_NAMES,
-    ResourceLimits, Tier, launch,
+    PreparedCommand, ResourceLimits, Tier, launch,
 };
 pub use files::Limits;
 pub use local::LocalSandbox;

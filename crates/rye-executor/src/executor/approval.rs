@@ -121,6 +121,7 @@ impl Approval {
         chain: &Chain,
         dependencies: Option<Dependencies>,
         paths: &CheckedPaths,
+        is_confined: bool,
         policy: impl FnOnce() -> Result<Policy, ExecuteError>,
     ) -> Result<(), ExecuteError> {
         let tool = || chain.tool().id().to_string();
@@ -138,7 +139,7 @@ impl Approval {
                 if chain.waived_files(dependencies) > 0 {
                     reasons.push(ApprovalReason::Unverified);
                 }
-                decide_unapproved(chain.tool(), &reasons, &policy()?)
+                decide_unapproved(chain.tool(), &reasons, is_confined, &policy()?)
             }
         }
     }
@@ -149,6 +150,7 @@ impl Approval {
 pub(super) fn decide_unapproved(
     tool: &Link,
     reasons: &[ApprovalReason],
+    is_confined: bool,
     policy: &Policy,
 ) -> Result<(), ExecuteError> {
     let (id, metadata) = (tool.id().to_string(), &tool.metadata);
@@ -158,6 +160,7 @@ pub(super) fn decide_unapproved(
     let decision = policy.decide(&CallFacts {
         space: Some(tool.space().as_str()),
         requires_approval: metadata.requires_approval() == Some(true),
+        is_confined,
         reasons: &reviewed,
         ..CallFacts::new(&policy_name, metadata.risk_level())
     });

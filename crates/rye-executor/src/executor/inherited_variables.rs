@@ -14,16 +14,21 @@ use crate::template::Variables;
 const MODELS_FILE: &str = "config/agent/models.yaml";
 
 /// Variables that a call inherits: those of `requested`, or else of this process, that tools may
-/// see. With `minimal`, only those that every process needs.
+/// see. With `minimal`, only those that every process needs. With `declared`, only those and the
+/// ones that it lists.
 pub(super) fn inherited_variables(
     requested: Option<Vec<(String, String)>>,
     minimal: bool,
+    declared: Option<&[String]>,
     library: &Library,
     trust: &Trust<'_>,
 ) -> Arc<Variables> {
     let api_key_names = find_api_key_names(library, trust);
     let mut variables = requested.unwrap_or_else(|| process_variables().collect());
-    variables.retain(|(name, _)| !api_key_names.contains(name));
+    variables.retain(|(name, _)| {
+        let is_listed = declared.is_none_or(|all| is_basic(name) || all.contains(name));
+        is_listed && !api_key_names.contains(name)
+    });
     Environment::inherited(variables, minimal).into_variables()
 }
 

@@ -345,6 +345,7 @@ pub fn check_before_signing(
     })?;
     let id = tool.reference.id.to_string();
     check_declarations(&id, &metadata)?;
+    crate::confinement::parse(&id, &metadata)?;
     let trust = library.trust();
     let mut chain = vec![metadata];
     while chain.len() < MAX_LINKS

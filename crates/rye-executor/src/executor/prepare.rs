@@ -20,7 +20,7 @@ use crate::config::{self, Mode};
 use crate::dotenv;
 use crate::environment::{self, DotenvFilter, Environment, Origin};
 use crate::error::ExecuteError;
-use crate::interpreter::{self, InterpreterError, Resolver};
+use crate::interpreter::{self, InterpreterError, Resolver, SearchMethod};
 use crate::parameters;
 use crate::primitive::{Call, OutputListener, RunContext, Spill};
 use crate::template::{self, CodeKind, Placeholders, Variables};
@@ -124,6 +124,23 @@ pub(super) fn env_configs(chain: &Chain) -> Result<Vec<EnvConfig<'_>>, ExecuteEr
         })
     });
     all.collect()
+}
+
+/// Refuses to confine a call whose interpreter is found by a command, which would not be confined.
+pub(super) fn check_confinable(
+    chain: &Chain,
+    configs: &[EnvConfig<'_>],
+) -> Result<(), ExecuteError> {
+    let resolvers = configs.iter().flat_map(|config| &config.resolvers);
+    let mut methods = resolvers.map(|resolver| &resolver.method);
+    if methods.any(|method| matches!(method, SearchMethod::Command(_))) {
+        return Err(ExecuteError::Sandbox {
+            tool: chain.tool().id().to_string(),
+            reason: "a command that is not confined would find its interpreter".to_owned(),
+            fix: None,
+        });
+    }
+    Ok(())
 }
 
 impl Executor {
@@ -360,6 +377,7 @@ pub(super) fn call(
         listener: context.listener,
         approval: context.approval,
         run: context.run,
+        confinement: None,
     })
 }
 

@@ -274,6 +274,31 @@ impl Executor {
     }
 }
 
+/// The verified files that a confined program must be able to read.
+pub(super) fn program_files(
+    names: &Placeholders,
+    anchor: &CallAnchor,
+    loadable: &LoadableFiles,
+) -> Vec<PathBuf> {
+    let mut facts = vec![
+        "tool_path",
+        "tool_dir",
+        "runtime_lib",
+        "system_space",
+        "private_cache",
+    ];
+    // Another anchor is a working directory.
+    if anchor.path().starts_with(&anchor.tools) {
+        facts.push("anchor_path");
+    }
+    let paths = facts
+        .into_iter()
+        .filter_map(|name| names.get(name)?.as_str());
+    let paths = paths.filter(|path| !path.is_empty()).map(PathBuf::from);
+    let environments = loadable.environments().map(|it| it.path.clone());
+    paths.chain(environments).collect()
+}
+
 /// Values of the parameters of a call and of the parameters that its runtimes declare. `chain`
 /// contains the metadata of the links, the tool first.
 pub(super) fn parameter_placeholders(chain: &[&Metadata], parameters: &Value) -> Placeholders {

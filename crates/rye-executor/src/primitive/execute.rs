@@ -1,6 +1,7 @@
 //! The `execute` primitive: runs a process and ends its whole process tree with the call.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use rye_protocol::json;
 use serde_json::{Map, Value, json};
 
 use super::{Call, CallFailure, CallFuture, CallOutcome, Primitive};
+use crate::confinement::{ConfinedCall, Confinement, Process, QUARANTINED};
 
 /// The `execute` primitive, which runs processes under a supervisor.
 #[derive(Debug, Clone)]
@@ -29,7 +31,8 @@ impl Execute {
 impl Primitive for Execute {
     fn check(&self, call: Call) -> Result<(), CallFailure> {
         has_program(&call)?;
-        let checked = command(call).check();
+        let (process, call) = split(call);
+        let checked = command(process, call).check();
         checked.map_err(|error| start_failure(&ExecError::Launch(error)))
     }
 
@@ -38,11 +41,62 @@ impl Primitive for Execute {
             if let Err(failure) = has_program(&call) {
                 return failed(failure);
             }
-            match self.supervisor.exec(command(call)).await {
+            let confinement = call.confinement.clone();
+            let (process, call) = split(call);
+            if let Some(Confinement { call: confined, .. }) = confinement {
+                return self.run_confined(&*confined, process, call).await;
+            }
+            match self.supervisor.exec(command(process, call)).await {
                 Ok(output) => outcome(&output),
                 Err(error) => failed(start_failure(&error)),
             }
         })
+    }
+
+    fn is_confinable(&self) -> bool {
+        true
+    }
+}
+
+impl Execute {
+    async fn run_confined(
+        &self,
+        confined: &dyn ConfinedCall,
+        process: Process,
+        call: Call,
+    ) -> CallOutcome {
+        let not_confined = |reason| failed(CallFailure::new("sandbox", reason));
+        let wrapped = match confined.wrap(process).await {
+            Ok(wrapped) => wrapped,
+            Err(reason) => return not_confined(reason),
+        };
+        let command = command(wrapped.process.clone(), call);
+        let ended = self.supervisor.exec(command).await;
+        // A process that failed or was killed may have created files too.
+        let finished = confined.finish(&wrapped).await;
+        let mut outcome = match &ended {
+            Err(error) => failed(start_failure(error)),
+            Ok(output) => {
+                let exit_code = match output.exit {
+                    Exit::Code(code) => Some(code),
+                    Exit::Signal(_) | Exit::Unknown => None,
+                };
+                let stderr = output.stderr.text();
+                match confined.failure(&wrapped, exit_code, &stderr) {
+                    Some(reason) => return not_confined(reason),
+                    None => outcome(output),
+                }
+            }
+        };
+        match finished {
+            Ok(files) if files.is_empty() => {}
+            Ok(files) => {
+                let entry = (QUARANTINED.to_owned(), json!(files));
+                outcome.metadata.extend([entry]);
+            }
+            Err(reason) => outcome.failure = Some(CallFailure::new("sandbox", reason)),
+        }
+        outcome
     }
 }
 
@@ -55,28 +109,36 @@ fn has_program(call: &Call) -> Result<(), CallFailure> {
     Ok(())
 }
 
-fn command(call: Call) -> Command<'static> {
+/// Separates the process from the rest of the call.
+fn split(mut call: Call) -> (Process, Call) {
+    let config = &call.config;
+    let command = text(config.get("command"));
+    let arguments = config.get("args").and_then(Value::as_array);
+    let arguments = arguments.into_iter().flatten().map(|it| text(Some(it)));
+    let program = [command].into_iter().chain(arguments).map(OsString::from);
+    let cwd = config.get("cwd").map(|cwd| PathBuf::from(text(Some(cwd))));
+    let process = Process {
+        program: program.collect(),
+        cwd: cwd.unwrap_or_else(|| call.cwd.clone()),
+        environment: Arc::unwrap_or_clone(std::mem::take(&mut call.environment)),
+    };
+    (process, call)
+}
+
+fn command(process: Process, call: Call) -> Command<'static> {
     let Call {
         mut config,
-        environment,
-        cwd,
         timeout,
         spill,
         listener,
         ..
     } = call;
-    let program = text(config.get("command"));
-    let arguments = config.get("args").and_then(Value::as_array).cloned();
-    let arguments = arguments.unwrap_or_default();
-    let mut command = Command::new(program)
-        .args(arguments.iter().map(|argument| text(Some(argument))))
-        .cwd(
-            config
-                .get("cwd")
-                .map_or(cwd, |cwd| PathBuf::from(text(Some(cwd)))),
-        )
+    let mut program = process.program.into_iter();
+    let mut command = Command::new(program.next().unwrap_or_default())
+        .args(program)
+        .cwd(process.cwd)
         .environment(Environment::Exact);
-    for (name, value) in Arc::unwrap_or_clone(environment) {
+    for (name, value) in process.environment {
         command = command.env(name, value);
     }
     // Move instead of copying, because parameters can be large.

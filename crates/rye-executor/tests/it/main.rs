@@ -16,6 +16,7 @@ mod paths;
 mod python;
 mod refusals;
 mod runtimes;
+mod sandbox;
 mod security;
 mod shared;
 mod support;

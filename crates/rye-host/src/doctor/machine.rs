@@ -42,15 +42,23 @@ fn sandbox(report: &mut Checks) {
     };
     let found = Availability::probe(launcher);
     let reason = found.full_error.unwrap_or_default();
+    let landlock = match found.landlock_abi {
+        0 => "no Landlock".to_owned(),
+        version => format!("Landlock version {version}"),
+    };
+    let fix = || Some(found.fix.unwrap_or_else(|| "rye help sandbox".to_owned()));
     match found.tier {
-        Some(Tier::Full) => report.ok("sandbox", "commands can be confined (tier full)"),
+        Some(Tier::Full) => {
+            let detail = format!("commands can be confined (tier full, {landlock})");
+            report.ok("sandbox", detail);
+        }
         Some(Tier::Landlock) => {
-            let detail = format!("commands can be confined with Landlock only: {reason}");
-            report.warn("sandbox", detail, found.fix);
+            let detail = format!("commands can be confined (tier landlock, {landlock}): {reason}");
+            report.warn("sandbox", detail, fix());
         }
         None => {
-            let detail = format!("commands cannot be confined: {reason}");
-            report.warn("sandbox", detail, found.fix);
+            let detail = format!("commands cannot be confined ({landlock}): {reason}");
+            report.warn("sandbox", detail, fix());
         }
     }
 }

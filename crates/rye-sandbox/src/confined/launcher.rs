@@ -28,6 +28,7 @@ use std::process::{Command, ExitCode};
 use serde::{Deserialize, Serialize};
 
 use super::Tier;
+use super::cgroup;
 use super::policy::ResolvedPolicy;
 use super::protected::{Guard, GuardKind};
 
@@ -36,6 +37,10 @@ pub(super) use landlock::{MIN_ABI, abi};
 /// Exit code if the command could not be confined; it then did not start.
 pub(super) const FAILED: u8 = 125;
 
+/// Precedes the names of variables that only the command gets. The launcher must not see them,
+/// because some, such as `LD_PRELOAD`, make a program load code.
+pub(super) const VARIABLE: &str = "RYE_COMMAND_VARIABLE_";
+
 /// What the sandbox tells the launcher, as its first argument.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LaunchSpec {
@@ -43,6 +48,8 @@ pub(super) struct LaunchSpec {
     /// Precedes the launcher's error message, so that the sandbox can tell it from the output of
     /// a command.
     pub(super) nonce: String,
+    /// Cgroup of the command.
+    pub(super) cgroup: Option<PathBuf>,
     /// Working directory of the command.
     pub(super) cwd: PathBuf,
     /// Directory on the host that is `/tmp` inside.
@@ -50,6 +57,8 @@ pub(super) struct LaunchSpec {
     pub(super) policy: ResolvedPolicy,
     /// Paths that are empty inside although a directory above them is visible.
     pub(super) masked: Vec<PathBuf>,
+    /// Paths that the command can read, even below a masked one.
+    pub(super) programs: Vec<PathBuf>,
 }
 
 /// A step of the confinement failed.
@@ -88,9 +97,11 @@ pub fn launch(arguments: Vec<OsString>) -> ExitCode {
         return ExitCode::from(FAILED);
     };
     let nonce = launch.spec.nonce.clone();
-    let failed = match launch.spec.tier {
-        Tier::Full => namespaces::run(&launch),
-        Tier::Landlock => launch.run_under_landlock(),
+    let entered = launch.spec.cgroup.as_deref().map_or(Ok(()), cgroup::enter);
+    let failed = match (entered, launch.spec.tier) {
+        (Err(source), _) => error("cannot enter the cgroup", source),
+        (Ok(()), Tier::Full) => namespaces::run(&launch),
+        (Ok(()), Tier::Landlock) => launch.run_under_landlock(),
     };
     report(&nonce, &failed)
 }
@@ -135,6 +146,13 @@ impl Launch {
             return error("cannot run the command", "it is empty");
         };
         let mut command = Command::new(program);
+        for (name, value) in std::env::vars_os() {
+            if let Some(original) = name.as_bytes().strip_prefix(VARIABLE.as_bytes()) {
+                command
+                    .env_remove(&name)
+                    .env(OsStr::from_bytes(original), value);
+            }
+        }
         let source = command.args(args).current_dir(&self.spec.cwd).exec();
         error(
             format!("cannot run {}", Path::new(program).display()),

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use lillux::Hash;
+use rye_engine::protocol::ProjectAccess;
 use serde::{Deserialize, Serialize};
 
 /// Names of files and directories that decide what programs do later. They are read-only at any
@@ -74,12 +75,16 @@ pub struct ConfinementPolicy {
 pub struct ResourceLimits {
     /// Maximum number of processes and threads [default: 4096].
     pub processes: Option<u64>,
-    /// Maximum memory of each process, in MiB [default: three quarters of the machine's].
+    /// Maximum memory of each process, and of the whole command where a cgroup is delegated to this
+    /// process, in MiB [default: three quarters of the machine's].
     pub memory_mib: Option<u64>,
     /// Maximum size of a file that a command writes, in MiB [default: 16384].
     pub file_size_mib: Option<u64>,
     /// Maximum number of open descriptors of a process [default: 16384].
     pub open_files: Option<u64>,
+    /// Maximum CPU time of the whole command, in percent of one processor [default: no limit]. Has
+    /// an effect only where a cgroup is delegated to this process.
+    pub cpu_percent: Option<u64>,
 }
 
 const DEFAULT_PROCESSES: u64 = 4096;
@@ -98,6 +103,7 @@ impl ConfinementPolicy {
         own.memory_mib = own.memory_mib.or(other.memory_mib);
         own.file_size_mib = own.file_size_mib.or(other.file_size_mib);
         own.open_files = own.open_files.or(other.open_files);
+        own.cpu_percent = own.cpu_percent.or(other.cpu_percent);
     }
 
     /// The part of the policy that only restricts commands further.
@@ -140,6 +146,7 @@ impl ConfinementPolicy {
         let write = self.write.iter().map(|text| from_home(text));
         ResolvedPolicy {
             workspace: workspace.to_owned(),
+            access: ProjectAccess::Workspace,
             home: home.map(Path::to_owned),
             read: existing(read),
             write: existing(write.collect()),
@@ -148,6 +155,7 @@ impl ConfinementPolicy {
                 memory: self.limits.memory_mib.map_or_else(default_memory, mib),
                 file_size: mib(self.limits.file_size_mib.unwrap_or(DEFAULT_FILE_SIZE_MIB)),
                 open_files: self.limits.open_files.unwrap_or(DEFAULT_OPEN_FILES),
+                cpu_percent: self.limits.cpu_percent,
             },
         }
     }
@@ -179,8 +187,10 @@ fn existing(paths: Vec<PathBuf>) -> Vec<PathBuf> {
 /// A policy with the paths of this machine. Its hash identifies what confined a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ResolvedPolicy {
-    /// Readable and writable at its own path, except the protected files in it.
+    /// At its own path.
     pub(crate) workspace: PathBuf,
+    /// What commands can do with the workspace. Protected files in it are read-only.
+    pub(crate) access: ProjectAccess,
     /// An empty directory inside, with the readable parts of the real one.
     pub(crate) home: Option<PathBuf>,
     pub(crate) read: Vec<PathBuf>,
@@ -189,6 +199,16 @@ pub(crate) struct ResolvedPolicy {
 }
 
 impl ResolvedPolicy {
+    /// Restricts access to the workspace. Without the right to change it, commands change nothing
+    /// else either, except their temporary files.
+    pub(crate) fn restrict(&mut self, access: ProjectAccess) {
+        self.access = access;
+        if access != ProjectAccess::Workspace {
+            self.read.append(&mut self.write);
+            self.read.sort();
+        }
+    }
+
     pub(crate) fn hash(&self) -> Hash {
         Hash::digest(serde_json::to_vec(self).unwrap_or_default())
     }
@@ -201,4 +221,5 @@ pub(crate) struct Limits {
     pub(crate) memory: u64,
     pub(crate) file_size: u64,
     pub(crate) open_files: u64,
+    pub(crate) cpu_percent: Option<u64>,
 }

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
+use super::cgroup;
 use super::launcher::{LaunchSpec, MIN_ABI, abi};
 use super::policy::ConfinementPolicy;
 use super::{Launcher, Tier};
@@ -42,6 +43,9 @@ pub struct Availability {
     pub landlock_abi: u32,
     /// A command that may make the tier `full` work.
     pub fix: Option<String>,
+    /// Controllers of cgroups that limit each command as a whole; if there are none, only single
+    /// processes are limited.
+    pub cgroup_controllers: Vec<String>,
 }
 
 impl Availability {
@@ -60,6 +64,7 @@ impl Availability {
             full_error,
             landlock_error,
             landlock_abi: abi(),
+            cgroup_controllers: cgroup::controllers(),
         }
     }
 
@@ -96,10 +101,12 @@ fn run_true(launcher: &Launcher, tier: Tier) -> Result<(), String> {
     let spec = LaunchSpec {
         tier,
         nonce: String::new(),
+        cgroup: None,
         cwd: workspace.clone(),
         tmp,
         policy: ConfinementPolicy::default().resolve(&workspace, None),
         masked: Vec::new(),
+        programs: Vec::new(),
     };
     let spec = serde_json::to_string(&spec).map_err(|error| error.to_string())?;
     let candidates = ["/bin/true", "/usr/bin/true"].map(PathBuf::from);

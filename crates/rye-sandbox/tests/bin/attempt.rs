@@ -8,11 +8,14 @@
 
 use std::ffi::{CString, c_int, c_long};
 use std::io::Read as _;
-use std::net::{TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::path::Path;
 use std::process::ExitCode;
 use std::ptr::null;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -55,6 +58,20 @@ fn main() -> ExitCode {
             let root = CString::new("/usr").unwrap();
             call(libc::SYS_chroot, [root.as_ptr() as c_long, 0, 0, 0])
         }
+        ["clone3"] => clone3_user_namespace(),
+        ["unshare_mounts"] => call(libc::SYS_unshare, [libc::CLONE_NEWNS.into(), 0, 0, 0]),
+        // The size of the buffer, which changes nothing.
+        ["syslog"] => {
+            call(libc::SYS_syslog, [10, 0, 0, 0]) && std::fs::File::open("/dev/kmsg").is_ok()
+        }
+        ["setuid", user] => call(libc::SYS_setuid, [number(user), 0, 0, 0]),
+        ["unix_datagram", path] => {
+            let socket = UnixDatagram::unbound();
+            socket.is_ok_and(|it| it.send_to(b"x", path).is_ok())
+        }
+        ["listen"] => TcpListener::bind("127.0.0.1:0").is_ok(),
+        ["exchange", one, other] => exchange(one, other),
+        ["swap", dir, target] => swap(dir, target),
         ["keyctl"] => call(libc::SYS_keyctl, [0, -3, 0, 0]),
         ["userfaultfd"] => call(libc::SYS_userfaultfd, [1, 0, 0, 0]),
         ["bpf"] => bpf(),
@@ -124,6 +141,60 @@ fn clone_user_namespace() -> bool {
         0 => unsafe { libc::_exit(0) },
         pid => pid > 0,
     }
+}
+
+fn clone3_user_namespace() -> bool {
+    // struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal and three more.
+    let mut arguments = [0_u64; 8];
+    arguments[0] = libc::CLONE_NEWUSER.unsigned_abs().into();
+    arguments[4] = libc::SIGCHLD.unsigned_abs().into();
+    let size = size_of_val(&arguments);
+    // SAFETY: without CLONE_VM this is a fork; the child exits at once.
+    match unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size) } {
+        // SAFETY: ends the child.
+        0 => unsafe { libc::_exit(0) },
+        pid => pid > 0,
+    }
+}
+
+/// Exchanges two files or directories atomically.
+fn exchange(one: &str, other: &str) -> bool {
+    let [one, other] = [one, other].map(|path| CString::new(path).unwrap());
+    // SAFETY: the strings are NUL-terminated.
+    unsafe {
+        libc::renameat2(
+            libc::AT_FDCWD,
+            one.as_ptr(),
+            libc::AT_FDCWD,
+            other.as_ptr(),
+            libc::RENAME_EXCHANGE,
+        ) == 0
+    }
+}
+
+/// Swaps a directory and a link to another one, while reading and writing through the name.
+fn swap(dir: &str, target: &str) -> bool {
+    let link = format!("{dir}-link");
+    std::os::unix::fs::symlink(target, &link).unwrap();
+    let has_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !has_ended.load(Ordering::Relaxed) {
+                exchange(dir, &link);
+            }
+        });
+        let secret = format!("{dir}/secret");
+        let written = format!("{dir}/raced");
+        let end = Instant::now() + Duration::from_millis(500);
+        let mut succeeded = false;
+        while !succeeded && Instant::now() < end {
+            let is_written = std::fs::write(&written, "x").is_ok();
+            succeeded = std::fs::read(&secret).is_ok()
+                || (is_written && Path::new(target).join("raced").exists());
+        }
+        has_ended.store(true, Ordering::Relaxed);
+        succeeded
+    })
 }
 
 fn mount(target: &str) -> bool {

@@ -1,15 +1,17 @@
 //! A program for tests that runs commands in the confined sandbox, and is its own launcher.
 //!
 //! `rye-sandbox-launcher run TIER WORKSPACE COMMAND…` runs a command; `RYE_TEST_LIMITS=1` sets low
-//! limits. Every other call is one of the launcher.
+//! limits, `RYE_TEST_PRIVATE=PATH` hides a path. Every other call is one of the launcher.
 
 #![expect(clippy::unwrap_used, reason = "a test program may panic")]
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use lillux::path_policy::ProtectedPaths;
 use lillux::process::{Exit, Supervisor};
 use rye_sandbox::{ConfinedSandbox, ConfinementPolicy, Launcher, ResourceLimits, Tier};
 
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
             memory_mib: Some(64),
             file_size_mib: Some(8),
             open_files: Some(64),
+            cpu_percent: None,
         };
     }
     if let Some(paths) = std::env::var_os("RYE_TEST_READ") {
@@ -39,6 +42,12 @@ fn main() -> ExitCode {
     let supervisor = Supervisor::start().unwrap();
     let launcher = Launcher::new(std::env::current_exe().unwrap(), [] as [&str; 0]);
     let sandbox = ConfinedSandbox::new(&arguments[2], supervisor, launcher, tier, policy).unwrap();
+    let private = std::env::var_os("RYE_TEST_PRIVATE").map(PathBuf::from);
+    let protected = ProtectedPaths {
+        private: private.into_iter().collect(),
+        ..ProtectedPaths::default()
+    };
+    let sandbox = sandbox.protected(protected, &arguments[2]);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

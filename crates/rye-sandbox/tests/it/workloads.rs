@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::{env, fs};
 
-/// Runs a script in the tier `full`, with the toolchains of this machine.
-fn run(workspace: &Path, script: &str) -> Output {
+const TIERS: [&str; 2] = ["full", "landlock"];
+
+/// Runs a script in a tier, with the toolchains of this machine.
+fn run(tier: &str, workspace: &Path, script: &str) -> Output {
     let home = env::var("HOME").unwrap_or_default();
     Command::new(env!("CARGO_BIN_EXE_rye-sandbox-launcher"))
-        .args(["run", "full"])
+        .args(["run", tier])
         .arg(workspace)
         .args(["bash", "-c", script])
         .env("HOME", home)
@@ -22,7 +24,14 @@ fn has(program: &str) -> bool {
     env::split_paths(&path).any(|dir| dir.join(program).exists())
 }
 
+/// Checks that a script works in both tiers.
 fn check(program: &str, files: &[(&str, &str)], script: &str, expected: &str) {
+    for tier in TIERS {
+        check_in(tier, program, files, script, expected);
+    }
+}
+
+fn check_in(tier: &str, program: &str, files: &[(&str, &str)], script: &str, expected: &str) {
     if !has(program) {
         return;
     }
@@ -32,10 +41,10 @@ fn check(program: &str, files: &[(&str, &str)], script: &str, expected: &str) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    let output = run(dir.path(), script);
+    let output = run(tier, dir.path(), script);
     let stdout = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{output:?}");
-    assert!(stdout.contains(expected), "{output:?}");
+    assert!(output.status.success(), "{tier}: {output:?}");
+    assert!(stdout.contains(expected), "{tier}: {output:?}");
 }
 
 #[test]
@@ -51,11 +60,30 @@ fn cargo_builds_a_crate() {
 
 #[test]
 fn git_commits_in_a_scratch_clone() {
-    let script = "git init -q /tmp/origin && cd /tmp/origin \
+    let script = "cd $TMPDIR && git init -q origin && cd origin \
         && git -c user.name=a -c user.email=b commit -q --allow-empty -m first \
-        && git clone -q /tmp/origin /tmp/clone && cd /tmp/clone && echo x > f && git add f \
+        && git clone -q . ../clone && cd ../clone && echo x > f && git add f \
         && git -c user.name=a -c user.email=b commit -q -m second && git log --format=%s";
     check("git", &[], script, "second\nfirst");
+}
+
+#[test]
+fn npm_installs_a_local_package() {
+    let files = [
+        (
+            "library/package.json",
+            r#"{"name": "library", "version": "1.0.0"}"#,
+        ),
+        ("library/index.js", "module.exports = 6 * 7"),
+        (
+            "app/package.json",
+            r#"{"name": "app", "version": "1.0.0", "private": true}"#,
+        ),
+    ];
+    let script = "cd app && export npm_config_cache=$TMPDIR/npm \
+        && npm install --offline --no-audit --no-fund --loglevel=error ../library \
+        && node -p 'require(\"library\")'";
+    check("npm", &files, script, "42");
 }
 
 #[test]
@@ -83,5 +111,6 @@ import socket
 a, b = socket.socketpair()
 s = socket.socket(socket.AF_UNIX); s.bind(\"/tmp/s\"); s.listen()
 c = socket.socket(socket.AF_UNIX); c.connect(\"/tmp/s\"); print(\"connected\")'";
-    check("python3", &[], script, "connected");
+    // There are no sockets in the tier `landlock`.
+    check_in("full", "python3", &[], script, "connected");
 }

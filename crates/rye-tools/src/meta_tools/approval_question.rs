@@ -8,10 +8,11 @@ use serde_json::{Map, Value, json};
 
 use rye_engine::audit::{ARGS_HASH, CHAIN_HASH};
 use rye_engine::policy::{RISK, Risk};
+use rye_engine::sandbox::Enforcement;
 use rye_engine::tool::{
     APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY, DRIFT, DecisionRequest, TOOL_ID, WORKING_DIR,
 };
-use rye_engine::tool_provider::{Component, ResolvedTool, ReviewReason};
+use rye_engine::tool_provider::{Component, ResolvedTool, Review};
 use rye_engine::{arguments, text};
 
 /// Key of the gate's context: reasons for the approval.
@@ -19,6 +20,9 @@ const REASONS: &str = "reasons";
 
 /// Key of the gate's context: the files that would run.
 const COMPONENTS: &str = "components";
+
+/// Key of the gate's context: how the kernel confines the call.
+const SANDBOX: &str = "sandbox";
 
 /// Maximum size of the parameters in the question, in bytes.
 const MAX_PARAMS: usize = 4000;
@@ -38,8 +42,8 @@ pub(super) struct ApprovalQuestion<'a> {
     pub(super) tool_id: &'a str,
     pub(super) summary: &'a str,
     pub(super) resolved: &'a ResolvedTool,
-    /// Reasons for the approval, in addition to the tool's own declaration.
-    pub(super) reasons: &'a [ReviewReason],
+    /// Assessment of the call with these parameters.
+    pub(super) review: &'a Review,
     pub(super) params: &'a Value,
     pub(super) args_hash: &'a str,
     /// Working directory of the call.
@@ -77,6 +81,7 @@ impl ApprovalQuestion<'_> {
         };
         let mut actions = vec![action(APPROVE, "Approve")];
         let applies_to_all_params = self
+            .review
             .reasons
             .iter()
             .all(|reason| reason.applies_to_all_params);
@@ -102,8 +107,11 @@ impl ApprovalQuestion<'_> {
             let drift = quote_block(drift);
             let _ = writeln!(body, "Differs from the accepted definition:\n{drift}");
         }
-        for reason in self.reasons {
+        for reason in &self.review.reasons {
             let _ = writeln!(body, "reason: {}", sanitize_line(&reason.text));
+        }
+        if let Some(Enforcement { tier, policy }) = &self.review.confinement {
+            let _ = writeln!(body, "sandbox: confined ({tier}, policy {policy:.12})");
         }
         let _ = writeln!(body, "{}", Risk::gate_line(resolved.risk));
         if let Some(line) = resolved.description.lines().next() {
@@ -142,8 +150,11 @@ impl ApprovalQuestion<'_> {
         context.insert(RISK.to_owned(), json!(resolved.risk));
         context.insert("space".to_owned(), json!(resolved.space));
         context.insert(COMPONENTS.to_owned(), json!(resolved.components));
-        if !self.reasons.is_empty() {
+        if !self.review.reasons.is_empty() {
             context.insert(REASONS.to_owned(), self.reasons());
+        }
+        if let Some(confinement) = &self.review.confinement {
+            context.insert(SANDBOX.to_owned(), json!(confinement));
         }
         if let Some(working_dir) = self.working_dir {
             context.insert(WORKING_DIR.to_owned(), json!(working_dir));
@@ -164,10 +175,8 @@ impl ApprovalQuestion<'_> {
     }
 
     fn reasons(&self) -> Value {
-        self.reasons
-            .iter()
-            .map(|reason| json!(reason.text))
-            .collect()
+        let reasons = self.review.reasons.iter();
+        reasons.map(|reason| json!(reason.text)).collect()
     }
 
     /// Whether an earlier gate has the same working directory.

@@ -16,7 +16,7 @@ use rye_engine::sandbox::Sandbox;
 use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::tool_provider::{
-    CALL_TOOL, ResolvedTool, Review, ReviewReason, StoredApproval, ToolProvider, ToolProviderError,
+    CALL_TOOL, ResolvedTool, Review, StoredApproval, ToolProvider, ToolProviderError,
 };
 
 /// Maximum number of approval requests per call, for a tool that keeps changing.
@@ -90,11 +90,11 @@ impl CallTool {
                 return Err(tool_error(ErrorCode::InvalidArguments, message));
             }
             let mut review = review_call(provider, &resolved, &params, context).await?;
-            let reasons = review.reasons.clone();
+            let first_review = review.clone();
             // The resolved id, not the one that the model used.
             let tool_id = format!("{}:{}", provider.service(), resolved.id);
             let question =
-                template.question(&tool_id, (&resolved, &reasons), (&params, &args_hash));
+                template.question(&tool_id, (&resolved, &first_review), (&params, &args_hash));
             let (mode, why) = self
                 .mode(provider, &question, request_count, context)
                 .await?;
@@ -167,7 +167,7 @@ impl CallTool {
                 }
                 Err(ToolProviderError::Changed) => {
                     let call = (&params, args_hash.as_str());
-                    let question = template.question(&tool_id, (&resolved, &review.reasons), call);
+                    let question = template.question(&tool_id, (&resolved, &review), call);
                     previous = Some(question.request("", 0, None).context);
                 }
                 Err(error) => resolve_auth_error(error, &mut credential_requests, context).await?,
@@ -199,12 +199,13 @@ impl CallTool {
         context: &ToolContext,
     ) -> Result<(Mode, Option<String>), ToolError> {
         let resolved = question.resolved;
-        let reasons = question.reasons;
+        let reasons = &question.review.reasons;
         let facts = CallFacts {
             tool: question.tool_id,
             risk: resolved.risk,
             space: resolved.space.as_deref(),
             requires_approval: resolved.requires_approval,
+            is_confined: question.review.is_within_sandbox,
             has_drift: resolved.drift.is_some(),
             reasons,
             unrated: Mode::Ask,
@@ -269,7 +270,7 @@ impl<'a> RequestTemplate<'a> {
     fn question<'q>(
         &self,
         tool_id: &'q str,
-        (resolved, reasons): (&'q ResolvedTool, &'q [ReviewReason]),
+        (resolved, review): (&'q ResolvedTool, &'q Review),
         (params, args_hash): (&'q Value, &'q str),
     ) -> ApprovalQuestion<'q>
     where
@@ -279,7 +280,7 @@ impl<'a> RequestTemplate<'a> {
             tool_id,
             summary: self.summary,
             resolved,
-            reasons,
+            review,
             params,
             args_hash,
             working_dir: self.working_dir,

@@ -24,7 +24,8 @@ pub(crate) use engine::{
     SessionArgs, SessionCommand, ThreadArgs, TitleArgs, VerifySessionArgs,
 };
 pub(crate) use execute::{
-    CallOptions, CarryOutArgs, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds,
+    CallOptions, CarryOutArgs, ExecuteArgs, RunCommand, TailArgs, ToolSandboxChoice, TraceChoice,
+    seconds,
 };
 pub(crate) use graph::{Drawing, GraphCommand, GraphRunArgs, ShowArgs, StepArgs, ValidateArgs};
 pub(crate) use items::{

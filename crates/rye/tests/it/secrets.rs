@@ -241,7 +241,8 @@ fn tools_do_not_receive_ryes_own_secrets() {
     }
     env.set("RYE_MAX_TOKENS", "1000");
     env.set("GREETING", "hello");
-    let output = env.run(&["execute", "rye/bash/bash", "--command", "env"]);
+    let runtime = "rye/core/runtimes/bash/bash";
+    let output = env.run(&["execute", runtime, "--command", "env"]);
     let all = stdout_and_stderr(&output);
     assert!(output.status.success() && !all.contains("sesame"), "{all}");
     for kept in ["RYE_MAX_TOKENS=1000", "GREETING=hello", "PATH=/"] {

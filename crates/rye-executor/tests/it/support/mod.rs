@@ -1,5 +1,6 @@
 //! Test environment: a project with tools, a user with a signing key, and an executor.
 
+pub(crate) mod confiner;
 pub(crate) mod server;
 
 use std::fs;
@@ -18,6 +19,8 @@ use rye_items::{
 };
 use serde_json::Value;
 use tempfile::TempDir;
+
+use confiner::RecordingConfiner;
 
 /// Header that makes a shell script a tool.
 pub(crate) const BASH: &str = "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n";
@@ -50,6 +53,7 @@ impl TestEnv {
             ..Roots::new(&project, dir.path().join("cache"))
         };
         let executor = Executor::new(roots, Arc::new(Supervisor::start().unwrap()));
+        let executor = executor.with_confiner(Arc::new(RecordingConfiner::default()));
         Self {
             dir,
             project,

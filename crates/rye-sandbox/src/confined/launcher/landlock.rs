@@ -16,6 +16,7 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rye_engine::protocol::ProjectAccess;
 
 use super::{Context, Launch, LaunchError, LaunchSpec, error};
 use crate::confined::protected::GuardKind;
@@ -104,7 +105,9 @@ pub(super) fn restrict_inside(spec: &LaunchSpec) -> Result<(), LaunchError> {
     for path in fixed.iter().chain(&policy.home) {
         rules.allow(path, all())?;
     }
-    for path in [&policy.workspace].into_iter().chain(&policy.write) {
+    let is_writable = policy.access == ProjectAccess::Workspace;
+    let workspace = is_writable.then_some(&policy.workspace);
+    for path in workspace.into_iter().chain(&policy.write) {
         rules.allow(path, all() & !AccessFs::ResolveUnix)?;
     }
     rules.restrict().map(drop)
@@ -117,9 +120,9 @@ pub(super) fn restrict_host(launch: &Launch) -> Result<(), LaunchError> {
     if abi() < MIN_ABI {
         return Err(error(step, "the kernel is too old"));
     }
-    let visible = [&policy.workspace, &spec.tmp];
-    let visible = visible.into_iter().chain(&policy.read).chain(&policy.write);
-    for path in visible {
+    let workspace = Some(&policy.workspace).filter(|_| policy.access != ProjectAccess::None);
+    let visible = workspace.into_iter().chain([&spec.tmp]);
+    for path in visible.chain(&policy.read).chain(&policy.write) {
         if let Some(masked) = spec.masked.iter().find(|it| it.starts_with(path)) {
             let (masked, path) = (masked.display(), path.display());
             let reason = format!("{masked} is private, but inside of {path}");
@@ -129,7 +132,8 @@ pub(super) fn restrict_host(launch: &Launch) -> Result<(), LaunchError> {
     let mut rules = Rules::new()?;
     let etc = ETC.iter().map(|name| Path::new("/etc").join(name));
     let system = SYSTEM.iter().map(PathBuf::from).chain(etc);
-    for path in system.chain(policy.read.iter().cloned()) {
+    let listed = policy.read.iter().chain(&spec.programs).chain(workspace);
+    for path in system.chain(listed.cloned()) {
         rules.allow(&path, read())?;
     }
     for path in DEVICES {
@@ -139,17 +143,16 @@ pub(super) fn restrict_host(launch: &Launch) -> Result<(), LaunchError> {
     for path in &policy.write {
         rules.allow(path, all() & !AccessFs::ResolveUnix)?;
     }
-    rules.allow(&policy.workspace, read())?;
+    if policy.access != ProjectAccess::Workspace {
+        return rules.enforce();
+    }
     let guards = launch.guards.iter();
     let guards = guards.filter(|guard| guard.kind == GuardKind::ReadOnly);
     let guards: HashSet<_> = guards
         .map(|guard| policy.workspace.join(&guard.path))
         .collect();
     rules.allow_unguarded(&policy.workspace, &guards)?;
-    match rules.restrict()? {
-        RulesetStatus::NotEnforced => Err(error(step, "the kernel did not enforce it")),
-        _ => Ok(()),
-    }
+    rules.enforce()
 }
 
 fn all() -> Rights {
@@ -236,6 +239,17 @@ impl Rules {
             return Ok(());
         }
         self.add(&file, kind.is_dir(), all() & !AccessFs::ResolveUnix)
+    }
+
+    /// Restricts the process, or fails if the kernel does not do it.
+    fn enforce(self) -> Result<(), LaunchError> {
+        match self.restrict()? {
+            RulesetStatus::NotEnforced => {
+                let reason = "the kernel did not enforce it";
+                Err(error("cannot confine files with Landlock", reason))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn restrict(self) -> Result<RulesetStatus, LaunchError> {

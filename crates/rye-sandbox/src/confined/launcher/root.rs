@@ -19,6 +19,7 @@ use rustix::mount::{
     mount_change, move_mount, open_tree, unmount,
 };
 use rustix::process::pivot_root;
+use rye_engine::protocol::ProjectAccess;
 
 use super::{Context, Launch, LaunchError, LaunchSpec};
 use crate::confined::protected::{Guard, GuardKind};
@@ -78,6 +79,10 @@ const NO_SETUID: u64 = libc::MOUNT_ATTR_NOSUID;
 const NO_DEVICES: u64 = libc::MOUNT_ATTR_NODEV;
 const NO_PROGRAMS: u64 = libc::MOUNT_ATTR_NOEXEC;
 
+/// Attributes of files that commands can read and execute, and of those that they can also write.
+const VISIBLE: u64 = READ_ONLY | NO_SETUID | NO_DEVICES;
+const WRITABLE: u64 = NO_SETUID | NO_DEVICES;
+
 /// Builds the new root and makes it the root of this process.
 pub(super) fn build(launch: &Launch) -> Result<(), LaunchError> {
     let spec = &launch.spec;
@@ -93,13 +98,24 @@ pub(super) fn build(launch: &Launch) -> Result<(), LaunchError> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).context("cannot mount /proc")?;
     mount_policy(spec)?;
+    let mut masks = Vec::new();
     for path in &spec.masked {
-        mask(path)?;
+        if mask(path)? {
+            masks.push(path);
+        }
     }
-    let workspace = fs::File::open(&spec.policy.workspace).context("cannot open the workspace")?;
-    for guard in &launch.guards {
-        apply_guard(workspace.as_fd(), guard)
-            .context(format!("cannot protect {}", guard.path.display()))?;
+    mount_all(spec.programs.iter().map(|path| (path.as_path(), VISIBLE)))?;
+    // Only now, because the programs may be below a mask.
+    for path in masks {
+        let dir = File::open(path).context("cannot open a masked directory")?;
+        set_attributes(dir.as_fd(), READ_ONLY, false).context("cannot mask a directory")?;
+    }
+    if !launch.guards.is_empty() {
+        let workspace = File::open(&spec.policy.workspace).context("cannot open the workspace")?;
+        for guard in &launch.guards {
+            apply_guard(workspace.as_fd(), guard)
+                .context(format!("cannot protect {}", guard.path.display()))?;
+        }
     }
     rustix::system::sethostname(b"sandbox").context("cannot set the host name")
 }
@@ -150,7 +166,7 @@ fn bind_or_link(path: &Path) -> Result<(), LaunchError> {
         let target = fs::read_link(old(path)).context("cannot read a link")?;
         return symlink(target, path).context(format!("cannot link {}", path.display()));
     }
-    bind(path, path, READ_ONLY | NO_SETUID | NO_DEVICES)
+    bind(path, path, VISIBLE)
 }
 
 /// Shows `source` of the host at `target`, with everything mounted below it.
@@ -228,18 +244,27 @@ fn make_devices(spec: &LaunchSpec) -> Result<(), LaunchError> {
 /// Mounts the home directory, `/tmp`, the workspace and the paths of the policy.
 fn mount_policy(spec: &LaunchSpec) -> Result<(), LaunchError> {
     let policy = &spec.policy;
-    let writable = NO_SETUID | NO_DEVICES;
-    bind(&spec.tmp, Path::new("/tmp"), writable)?;
+    bind(&spec.tmp, Path::new("/tmp"), WRITABLE)?;
     if let Some(home) = &policy.home {
         make_dir(home)?;
         let size = policy.limits.memory / 4;
         mount_tmpfs(&home.to_string_lossy(), &format!("mode=0700,size={size}"))?;
     }
-    let read = policy.read.iter().map(|path| (path, writable | READ_ONLY));
-    let write = policy.write.iter().map(|path| (path, writable));
-    let outside = |(path, _): &(&PathBuf, u64)| !path.starts_with(&policy.workspace);
-    let mut mounts: Vec<_> = read.chain(write).filter(outside).collect();
-    mounts.push((&policy.workspace, writable));
+    let workspace = policy.workspace.as_path();
+    let read = policy.read.iter().map(|path| (path.as_path(), VISIBLE));
+    let write = policy.write.iter().map(|path| (path.as_path(), WRITABLE));
+    let outside = |(path, _): &(&Path, u64)| !path.starts_with(workspace);
+    let own = match policy.access {
+        ProjectAccess::Workspace => Some((workspace, WRITABLE)),
+        ProjectAccess::ReadOnly => Some((workspace, VISIBLE)),
+        ProjectAccess::None => None,
+    };
+    mount_all(read.chain(write).filter(outside).chain(own))
+}
+
+/// Shows paths of the host at the same place, with these attributes. Skips those that are missing.
+fn mount_all<'a>(mounts: impl Iterator<Item = (&'a Path, u64)>) -> Result<(), LaunchError> {
+    let mut mounts: Vec<_> = mounts.collect();
     // Outer directories first. Of two mounts at one place, the last counts: the writable one.
     mounts.sort_by_key(|(path, _)| path.components().count());
     for (path, attributes) in mounts {
@@ -287,20 +312,20 @@ fn canonical(path: &Path) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// Covers a path with an empty directory or file, if it is visible.
-fn mask(path: &Path) -> Result<(), LaunchError> {
+/// Covers a path with an empty directory or file, if it is visible. Returns whether it is covered
+/// by a directory, which stays writable for now.
+fn mask(path: &Path) -> Result<bool, LaunchError> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
             mount_tmpfs(&path.to_string_lossy(), "mode=0555,size=4k")?;
-            let dir = File::open(path).context("cannot open a masked directory")?;
-            set_attributes(dir.as_fd(), READ_ONLY, false).context("cannot mask a directory")
+            Ok(true)
         }
-        Ok(_) => bind(
-            Path::new("/dev/null"),
-            path,
-            READ_ONLY | NO_SETUID | NO_PROGRAMS,
-        ),
-        Err(_) => Ok(()),
+        Ok(_) => {
+            let attributes = READ_ONLY | NO_SETUID | NO_PROGRAMS;
+            bind(Path::new("/dev/null"), path, attributes)?;
+            Ok(false)
+        }
+        Err(_) => Ok(false),
     }
 }
 

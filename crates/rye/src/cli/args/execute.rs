@@ -63,6 +63,22 @@ pub(crate) struct CallOptions {
     /// Timeout in seconds [default: set by the tool]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
+    /// `confined`: let the kernel confine the tool's process, even if the tool does not declare it
+    #[arg(
+        long,
+        value_enum,
+        value_name = "SANDBOX",
+        hide_possible_values = true,
+        conflicts_with = "background"
+    )]
+    pub(crate) sandbox: Option<ToolSandboxChoice>,
+}
+
+/// Where a tool runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ToolSandboxChoice {
+    /// In the project, confined by the kernel, without network
+    Confined,
 }
 
 /// How much detail a trace shows.

@@ -72,6 +72,11 @@ pub(crate) fn run(
     let mut request = Request::new(reference.clone()).with_parameters(parameters);
     request.timeout = typed.options.timeout;
     request.dry_run = typed.options.dry_run;
+    request.confine = typed.options.sandbox.is_some();
+    if request.confine && typed.options.background {
+        let message = "--sandbox and --async cannot be combined";
+        return Err(Failure::usage(message).hint(format!("rye execute {} --help", reference.id)));
+    }
     if typed.options.background && !request.dry_run {
         // Report errors now rather than in the log.
         let check = Request {

@@ -88,6 +88,7 @@ fn run_graph(
     let inputs = parameters::merged(given.as_deref(), inputs)?;
     let mut request = Request::new(reference).with_parameters(inputs);
     request.timeout = args.timeout.or(options.options.timeout);
+    request.confine = options.options.sandbox.is_some();
     if args.background || options.options.background {
         return start_in_background(context, supervisor, request, &RunOptions::default());
     }

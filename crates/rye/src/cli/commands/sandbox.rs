@@ -41,6 +41,7 @@ impl Report for CheckReport {
             landlock_error,
             landlock_abi,
             fix,
+            cgroup_controllers,
         } = &self.0;
         match tier {
             Some(Tier::Full) => page.line(format_args!(
@@ -68,6 +69,11 @@ impl Report for CheckReport {
             version => format!("version {version}"),
         };
         page.line(paint(DIM, format!("  Landlock       {version}")));
+        let limits = match cgroup_controllers.join(", ") {
+            none if none.is_empty() => "of each process; no cgroup is delegated".to_owned(),
+            names => format!("of each process, and of each command by a cgroup ({names})"),
+        };
+        page.line(paint(DIM, format!("  limits         {limits}")));
         if let Some(fix) = fix {
             page.line(format_args!("  {}: {}", paint(HELP, "fix"), sanitize(fix)));
         }

@@ -12,6 +12,7 @@ __reads__ = ["cwd"]
 # The parameter limits the command; this timeout leaves time for cleaning up.
 __timeout__ = 3630
 __requires_approval__ = True
+__sandbox__ = "confined"
 
 CONFIG_SCHEMA = {
     "type": "object",

@@ -42,6 +42,8 @@ impl ToolHelp {
             "timeout",
             metadata.timeout().map(|seconds| format!("{seconds} s")),
         );
+        let sandbox = chain.sandbox().ok().flatten();
+        add("sandbox", sandbox.map(|sandbox| sandbox.to_string()));
         let variables = metadata.requires_env().join(", ");
         add("variables", (!variables.is_empty()).then_some(variables));
         Self {

@@ -4,7 +4,7 @@ use clap::ValueEnum as _;
 use rye_host::settings::Color;
 
 use super::param_args::usage_error;
-use crate::cli::args::{CallOptions, TraceChoice, seconds};
+use crate::cli::args::{CallOptions, ToolSandboxChoice, TraceChoice, seconds};
 use crate::cli::failure::Failure;
 
 /// Options before or after the tool's id.
@@ -33,6 +33,7 @@ impl TypedOptions {
         "trace",
         "async",
         "timeout",
+        "sandbox",
         "json",
         "quiet",
         "color",
@@ -85,6 +86,11 @@ impl TypedOptions {
                 let time = seconds(value()?);
                 let time = time.map_err(|why| usage_error(format!("invalid --timeout: {why}")))?;
                 self.options.timeout = Some(time);
+            }
+            "sandbox" => {
+                let choice = ToolSandboxChoice::from_str(value()?, false);
+                let message = || "invalid --sandbox: expected confined".to_owned();
+                self.options.sandbox = Some(choice.map_err(|_| usage_error(message()))?);
             }
             "color" => {
                 let color = value()?.parse();

@@ -92,6 +92,7 @@ pub(super) fn render(item: &ItemRef, steps: &[TraceStep], level: TraceChoice) ->
                 tree.step(step, last, "");
                 tree.config(template, config);
             }
+            TraceStepKind::Sandbox(sandbox) => tree.step(step, last, &sandbox.to_string()),
             TraceStepKind::Ready | TraceStepKind::Done => tree.step(step, last, ""),
         }
     }
@@ -109,6 +110,7 @@ fn label(kind: &TraceStepKind) -> &'static str {
         TraceStepKind::DotenvIgnored { .. } => "dotenv_ignored",
         TraceStepKind::Template { .. } => "template",
         TraceStepKind::Rendered { .. } => "rendered",
+        TraceStepKind::Sandbox(_) => "sandbox",
         TraceStepKind::Ready => "ready",
         TraceStepKind::Done => "done",
     }
