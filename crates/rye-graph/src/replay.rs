@@ -268,7 +268,7 @@ impl Rewalk {
             (Some(ErrorRoute::Handler(handler)), _) => Ok(Some(handler)),
             (Some(ErrorRoute::Continue), _) => Ok(node.edge(&scope.with_result(&Value::Null))),
             (None, Some(result)) => Ok(node.edge(&scope.with_result(result))),
-            // Unknown.
+            // Without the result, the next node cannot be computed.
             (None, None) => return,
         };
         if node.next.iter().any(|edge| {

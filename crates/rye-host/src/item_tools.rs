@@ -27,7 +27,7 @@ use serde_json::Value;
 use crate::credentials::dotenv_secrets;
 use crate::project_approvals::ProjectApprovals;
 
-/// Name of the service.
+/// Name of the service, the part of a tool id before the colon.
 pub(crate) const SERVICE: &str = "rye";
 
 /// The primitive that only sends HTTP requests; its tools neither run programs nor use files.

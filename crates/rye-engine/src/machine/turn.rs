@@ -294,7 +294,8 @@ impl Step<'_> {
             let mut prompt = self.machine.prompts.remove(at);
             prompt.status = status;
             let limits = prompt.limits.remaining(&turn.usage);
-            // The summary counts as well. Without a budget for it, the next prompt compacts.
+            // A summary counts against the limits too. If none of them is left, the next prompt
+            // compacts.
             let is_affordable = limits
                 .reached(&Usage::default(), self.context.now)
                 .is_none();

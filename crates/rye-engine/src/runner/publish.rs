@@ -24,7 +24,7 @@ impl Runner {
             self.timer.on_event(&kind);
             let entry = match &kind {
                 EventKind::MessageEnd { entry } => entries.iter().find(|it| it.id == *entry),
-                // Others seal rows outside of any thread's history.
+                // Seals without a thread cover rows outside of any thread's history.
                 EventKind::Sealed { .. } if of.is_some() => {
                     shared.set_last_seal(&self.machine.thread.seal);
                     None

@@ -220,7 +220,7 @@ impl<'g> Walker<'g> {
             let mut line = journal.push(RunEvent::Gate { gate: id });
             line.gate = Some(Box::new(gate.clone()));
             journal.open_gate(&gate);
-            // The listener may answer it, so it is in the store first.
+            // Commit first: the listener may answer the gate at once.
             journal.commit().await?;
             if let Some(listener) = &self.listener {
                 listener.notify(&line);

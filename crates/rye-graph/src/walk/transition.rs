@@ -161,7 +161,7 @@ fn recorded_result(node: &Node, result: &Value) -> Option<Value> {
     (is_call && is_used && fits(result, &mut room)).then(|| result.clone())
 }
 
-/// Whether a value needs at most about this number of bytes, which is reduced by its size.
+/// Whether the JSON text of a value fits into about `room` bytes. Reduces `room` by its size.
 fn fits(value: &Value, room: &mut usize) -> bool {
     let size = match value {
         Value::String(text) => text.len() + 2,

@@ -321,8 +321,8 @@ impl RecordedTool {
         // The recorded results already reflect the approvals.
         def.risk = None;
         def.approval = ApprovalRequirement::ByRisk;
-        // Calls that were repeated after the death of a host are repeated without asking. A call
-        // that was not repeated declares that itself.
+        // A call that was repeated after a crash is repeated here without asking. Each call that was
+        // not repeated sets its own effect class.
         def.effect = EffectClass::Idempotent;
         Self { def, harness }
     }
