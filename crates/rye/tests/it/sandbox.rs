@@ -336,15 +336,18 @@ fn protected_file_that_a_tool_created_is_moved_away() {
 
 #[test]
 fn tool_that_cannot_be_confined_is_refused() {
-    let env = env_with_key();
-    tool(&env, "build", "# sandbox: confined", "echo ran > ran");
+    let env = TestEnv::new();
     let mut command = env.command();
     // A project that is the home directory.
     command.env("HOME", env.path("project"));
-    let output = command
-        .args(["execute", "--json", "build"])
-        .output()
-        .unwrap();
+    command.args([
+        "execute",
+        "--json",
+        "rye/bash/bash",
+        "--command",
+        "echo > ran",
+    ]);
+    let output = command.output().unwrap();
     assert_eq!(json(&output)["error"]["code"], "sandbox", "{output:?}");
     assert!(!env.path("project/ran").exists());
 }
