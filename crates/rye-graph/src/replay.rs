@@ -137,6 +137,7 @@ impl Rewalk {
                 error,
                 output,
                 result,
+                is_result_omitted,
                 next,
                 fatal,
                 ..
@@ -146,7 +147,7 @@ impl Rewalk {
                 set,
                 error: error.as_ref(),
                 output: output.as_ref(),
-                result: result.as_ref(),
+                result: Some(result).filter(|_| !is_result_omitted),
                 next: next.as_deref(),
                 fatal: *fatal,
             }),

@@ -169,10 +169,12 @@ pub enum RunEvent {
         /// Output of the graph, if the node is a return.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Value>,
-        /// Result of the call or decision, if the state or the next node depends on it and it is
-        /// not too long.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        result: Option<Value>,
+        /// Result of the call or decision, if the state or the next node depends on it.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        result: Value,
+        /// Whether the result is too long to record.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_result_omitted: bool,
         /// The next node.
         next: Option<String>,
         /// Whether the run fails because no node handles the error.

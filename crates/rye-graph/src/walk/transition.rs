@@ -63,6 +63,7 @@ impl<'g> Walker<'g> {
         };
         if self.journal.is_some() {
             let name = |index: usize| self.graph.nodes[index].name.clone();
+            let recorded = recorded_result(node, result.as_ref().ok());
             let event = RunEvent::Step {
                 step: self.steps,
                 node: node.name.clone(),
@@ -70,10 +71,8 @@ impl<'g> Walker<'g> {
                 set: set_again,
                 error: result.as_ref().err().cloned(),
                 output: output.clone(),
-                result: result
-                    .as_ref()
-                    .ok()
-                    .and_then(|it| recorded_result(node, it)),
+                is_result_omitted: recorded == Recorded::Omitted,
+                result: recorded.into_value(),
                 next: next.as_ref().ok().and_then(|next| next.map(name)),
                 fatal: next.is_err(),
                 duration_us: u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX),
@@ -152,13 +151,36 @@ fn estimated_size(value: &Value) -> usize {
     }
 }
 
+/// The result of a node in the history.
+#[derive(Debug, PartialEq)]
+enum Recorded {
+    /// Nothing depends on it.
+    Unused,
+    /// It is too long.
+    Omitted,
+    Value(Value),
+}
+
+impl Recorded {
+    fn into_value(self) -> Value {
+        match self {
+            Self::Value(value) => value,
+            Self::Unused | Self::Omitted => Value::Null,
+        }
+    }
+}
+
 /// The result of a node for the history, from which a replay computes the state and the next node.
 /// Items of a foreach have their own events.
-fn recorded_result(node: &Node, result: &Value) -> Option<Value> {
+fn recorded_result(node: &Node, result: Option<&Value>) -> Recorded {
     let is_call = matches!(node.kind, NodeKind::Action(_) | NodeKind::Decision(_));
     let is_used = !node.assign.is_empty() || node.next.iter().any(|edge| edge.when.is_some());
     let mut room = MAX_RESULT_BYTES;
-    (is_call && is_used && fits(result, &mut room)).then(|| result.clone())
+    match result.filter(|_| is_call && is_used) {
+        None => Recorded::Unused,
+        Some(result) if fits(result, &mut room) => Recorded::Value(result.clone()),
+        Some(_) => Recorded::Omitted,
+    }
 }
 
 /// Whether the JSON text of a value fits into about `room` bytes. Reduces `room` by its size.

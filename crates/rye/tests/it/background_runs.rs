@@ -150,10 +150,11 @@ fn run_is_a_session() {
     assert_eq!(replay["differences"], serde_json::json!([]), "{replay}");
     // The call and its result.
     assert_eq!(replay["steps"], 2, "{replay}");
-    let exported = env.run(&["session", "export", &id]);
-    let changed = String::from_utf8_lossy(&exported.stdout).replace("working", "resting");
-    env.write("project/changed.jsonl", &changed);
-    let replay = json(&env.run(&["replay", "changed.jsonl", "--json"]));
+    let database = env.path("user/.local/state/rye/sessions.db");
+    let alter = "UPDATE engine_log SET doc = replace(doc, 'working', 'resting')";
+    let database = rusqlite::Connection::open(database).unwrap();
+    database.execute_batch(alter).unwrap();
+    let replay = json(&env.run(&["replay", &id, "--json"]));
     assert_eq!(replay["error"]["code"], "differs", "{replay}");
 }
 

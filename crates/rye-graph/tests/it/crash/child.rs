@@ -92,6 +92,11 @@ impl Dispatcher for Tools {
                     self.append("effects", &call.params);
                     Err(NodeError::new("tool_failed", "always fails"))
                 }
+                // No node handles the error, so the user is asked.
+                "fails-asked" => {
+                    self.append("asked", &call.params);
+                    Err(NodeError::new("tool_failed", "always fails"))
+                }
                 // The user may choose to repeat the call.
                 "ask" | "hook-ask" => {
                     self.append("asked", &call.params);

@@ -112,7 +112,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "error_hooks",
         nodes: r"
     start: { type: gate, assign: { start: 1 }, next: fails }
-    fails: { action: { item_id: fails, params: { node: fails, n: 0 } } }
+    fails: { action: { item_id: fails-asked, params: { node: fails, n: 0 } } }
   hooks:
     - { event: error, action: { item_id: hook, params: { node: hook, n: first } } }
     - { event: error, action: { item_id: hook-ask, params: { node: hook, n: second } } }
