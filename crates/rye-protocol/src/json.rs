@@ -1,5 +1,6 @@
-//! JSON without silent changes: an integer of more than 64 bits would be parsed as a float, with
-//! other digits.
+//! JSON without silent changes: `serde_json` parses an integer of more than 64 bits as a float, with
+//! other digits. Its feature `arbitrary_precision` would keep them, but then no number inside an
+//! internally tagged or flattened type can be deserialized from text.
 
 use std::borrow::Cow;
 use std::ops::Range;

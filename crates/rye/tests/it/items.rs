@@ -404,28 +404,20 @@ fn error_in_yaml_keeps_the_excerpt_with_its_caret() {
     let text = "steps:\n  - text: [unclosed\n";
     env.write("project/script.yaml", text);
     env.write("project/.ai/tools/it.yaml", text);
-    env.write(
-        "user/.ai/config/agent/approvals.yaml",
-        "rules:\n  - { tool: x, action: maybe }\n",
-    );
-    for (call, line) in [
-        ("prompt hi --model scripted:script.yaml", "text: [unclosed"),
-        ("sign it", "text: [unclosed"),
-        ("prompt hi --model scripted:demo", "action: maybe"),
-        ("models list", "providers: ["),
-    ] {
-        if call == "models list" {
-            env.write("user/.ai/config/agent/models.yaml", "providers: [\n");
-        }
+    let shows = |call: &str, line: &str| {
         let words: Vec<_> = call.split(' ').collect();
-        let output = env.run(&words);
-        let shown = String::from_utf8(output.stderr).unwrap();
+        let shown = String::from_utf8(env.run(&words).stderr).unwrap();
         let lines: Vec<_> = shown.lines().collect();
         let source = lines.iter().position(|shown| shown.ends_with(line));
         let caret = source.and_then(|at| lines.get(at + 1));
-        assert!(
-            caret.is_some_and(|caret| caret.contains('^')),
-            "{call}:\n{shown}"
-        );
-    }
+        let has_caret = caret.is_some_and(|caret| caret.contains('^'));
+        assert!(has_caret, "{call}:\n{shown}");
+    };
+    shows("prompt hi --model scripted:script.yaml", "text: [unclosed");
+    shows("sign it", "text: [unclosed");
+    let approvals = "rules:\n  - { tool: x, action: maybe }\n";
+    env.write("user/.ai/config/agent/approvals.yaml", approvals);
+    shows("prompt hi --model scripted:demo", "action: maybe }");
+    env.write("user/.ai/config/agent/models.yaml", "providers: [\n");
+    shows("models list", "providers: [");
 }
