@@ -32,7 +32,7 @@ pub enum ProjectAccess {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolNetwork {
-    /// Nothing.
+    /// No network.
     #[default]
     None,
 }

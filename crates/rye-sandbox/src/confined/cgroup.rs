@@ -77,7 +77,7 @@ fn delegation() -> Option<&'static Delegation> {
 }
 
 impl Delegation {
-    /// Searches the own cgroup and those above it.
+    /// Searches the cgroup of this process and those above it.
     fn find(memberships: &str, mounts: &str) -> Option<Self> {
         let own = memberships.lines().find_map(|it| it.strip_prefix("0::/"))?;
         let mount = mounts.lines().find_map(|line| {
