@@ -419,7 +419,8 @@ impl Executor {
             let elapsed = || start.elapsed();
             return Ok(match primitive.check(call) {
                 Ok(()) => {
-                    let mut result = ExecutionResult::dry_run(chain, hash, pairs, warnings, elapsed());
+                    let mut result =
+                        ExecutionResult::dry_run(chain, hash, pairs, warnings, elapsed());
                     result
                         .metadata
                         .extend(sandbox.as_ref().map(CallSandbox::entry));
