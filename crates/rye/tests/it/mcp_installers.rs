@@ -135,7 +135,7 @@ fn installer_that_exceeds_the_start_timeout_can_finish_what_it_writes() {
     assert!(added.status.success(), "{added:?}");
     let file = "project/.ai/tools/mcp/servers/slow.yaml";
     let text = env.read(file);
-    let text = text.replace("config:\n", "config:\n  start_timeout: 1\n");
+    let text = text.replace("config:\n", "config:\n  start_timeout: 5\n");
     assert!(text.contains("start_timeout"), "{text}");
     env.write(file, &text);
     let signed = env.run(&["sign", "mcp/servers/slow"]);
