@@ -127,7 +127,7 @@ pub(crate) fn declared(links: &[Link]) -> Result<Option<ToolSandbox>, ExecuteErr
     let mut all = links
         .iter()
         .map(|link| (link.id().to_string(), &*link.metadata));
-    let first = all.find_map(|(id, metadata)| Some(parse(&id, metadata).transpose()?));
+    let first = all.find_map(|(id, metadata)| parse(&id, metadata).transpose());
     first.transpose()
 }
 

@@ -103,18 +103,15 @@ impl Inner {
 
     /// Opens the sandbox of a session. A session that records none gets a new one.
     pub(super) async fn sandbox_of(&self, data: &SessionData) -> Result<OpenSandbox, StoreError> {
-        let opened = match &data.sandbox {
-            Some(reference) => {
-                let opened = self.sandboxes.open(reference).await;
-                opened.map(|sandbox| OpenSandbox {
-                    reference: reference.clone(),
-                    sandbox,
-                })
-            }
-            None => {
-                let workspace = data.workspace.clone();
-                self.sandboxes.create(&SandboxSpec { workspace }).await
-            }
+        let opened = if let Some(reference) = &data.sandbox {
+            let opened = self.sandboxes.open(reference).await;
+            opened.map(|sandbox| OpenSandbox {
+                reference: reference.clone(),
+                sandbox,
+            })
+        } else {
+            let workspace = data.workspace.clone();
+            self.sandboxes.create(&SandboxSpec { workspace }).await
         };
         opened.map_err(|error| StoreError::Sandbox(data.id.clone(), error))
     }

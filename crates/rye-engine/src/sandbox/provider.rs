@@ -91,13 +91,11 @@ impl Sandboxes {
         reference: &SandboxRef,
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
         let known = self.open.lock().get(&reference.id).and_then(Weak::upgrade);
-        match known {
-            Some(sandbox) => Ok(sandbox),
-            None => {
-                let opened = self.provider.open(reference).await?;
-                Ok(self.register(&reference.id, opened))
-            }
+        if let Some(sandbox) = known {
+            return Ok(sandbox);
         }
+        let opened = self.provider.open(reference).await?;
+        Ok(self.register(&reference.id, opened))
     }
 
     pub(crate) async fn destroy(&self, reference: &SandboxRef) -> Result<(), SandboxError> {

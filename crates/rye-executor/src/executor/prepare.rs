@@ -145,6 +145,10 @@ pub(super) fn check_confinable(
 
 impl Executor {
     /// Builds the environment of a call, applying the links from the primitive to the tool.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is another part of the call"
+    )]
     pub(super) async fn environment(
         &self,
         chain: &Chain,

@@ -135,8 +135,8 @@ fn parameter_that_would_be_code_is_refused_when_signed() {
     }
 }
 
-#[tokio::test]
-async fn javascript_tool_must_export_its_metadata() {
+#[test]
+fn javascript_tool_must_export_its_metadata() {
     let env = TestEnv::new();
     let executor = "const __executor_id__ = \"rye/core/runtimes/node/node\";\n";
     env.write("tools/private.js", &format!("{executor}console.log(1);\n"));
