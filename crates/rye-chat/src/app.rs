@@ -9,7 +9,7 @@ mod view;
 
 use std::time::{Duration, Instant};
 
-use rye_engine::protocol::{Gate, GateId, PromptId, QueueMode};
+use rye_engine::protocol::{ActionId, Gate, GateId, PromptId, QueueMode};
 use serde_json::Value;
 
 use crate::block::Block;
@@ -41,7 +41,7 @@ pub(crate) enum Effect {
     },
     Decide {
         gate: GateId,
-        action: String,
+        action: ActionId,
         value: Value,
     },
     Command(Command),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_engine::protocol::{GateId, QueueMode};
+use rye_engine::protocol::{ActionId, GateId, QueueMode};
 use rye_engine::store::{PostOutcome, StoreError};
 use rye_engine::{CompactionOutcome, Decision, Engine, Prompt, Session, UndoOutcome};
 use serde_json::Value;
@@ -95,7 +95,7 @@ impl EffectRunner {
         }
     }
 
-    fn decide(&self, gate: GateId, action: String, value: Value, app: &mut App) {
+    fn decide(&self, gate: GateId, action: ActionId, value: Value, app: &mut App) {
         app.deciding += 1;
         let engine = self.engine.clone();
         let decision = Decision {

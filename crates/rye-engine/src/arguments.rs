@@ -3,7 +3,7 @@
 //! The edited arguments are part of the decision, and the receipt covers their hash, so exactly
 //! what was approved is run, also by another process.
 
-use rye_protocol::{Resolution, Schema};
+use rye_protocol::{ActionId, Resolution, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::tool::ToolOutput;
@@ -49,9 +49,8 @@ pub fn edited_arguments<'a>(
 }
 
 /// The edited arguments in an answer, if it is an approval that has some.
-pub(crate) fn arguments_in<'a>(action: &str, value: &'a Value) -> Option<&'a Value> {
-    let approves = action.starts_with("approve");
-    value.get(ARGUMENTS).filter(|_| approves)
+pub(crate) fn arguments_in<'a>(action: &ActionId, value: &'a Value) -> Option<&'a Value> {
+    value.get(ARGUMENTS).filter(|_| action.is_approval())
 }
 
 /// Arguments that the approver wrote in place of the model's.
@@ -118,7 +117,7 @@ mod tests {
             (&fixed, "approve", &edited, false),
         ] {
             let resolution = Resolution {
-                action: action.to_owned(),
+                action: action.into(),
                 value: value.clone(),
                 by: "ada".to_owned(),
                 at: Millis::default(),

@@ -21,8 +21,8 @@ use std::time::Duration;
 use lillux::keys::{PublicKey, SigningKey};
 use parking_lot::Mutex;
 use rye_protocol::{
-    Batch, Entry, Gate, GateId, GateKind, Limits, Millis, Op, Purpose, Resolution, SandboxRef,
-    Session as SessionData, SessionId, Thread,
+    ActionId, Batch, Entry, Gate, GateId, GateKind, Limits, Millis, Op, Purpose, Resolution,
+    SandboxRef, Session as SessionData, SessionId, Thread,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -235,7 +235,7 @@ pub struct NewSession {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// Id of the chosen action.
-    pub action: String,
+    pub action: ActionId,
     /// Additional value, such as text or edited arguments.
     pub value: Value,
     /// Name of the person.
@@ -247,7 +247,7 @@ pub struct Decision {
 impl Decision {
     /// A decision without an additional value.
     pub fn new(
-        action: impl Into<String>,
+        action: impl Into<ActionId>,
         by: impl Into<String>,
         source: impl Into<String>,
     ) -> Self {
@@ -260,6 +260,11 @@ impl Decision {
     }
 }
 
+fn action_list(actions: &[ActionId]) -> String {
+    let actions: Vec<_> = actions.iter().map(ActionId::as_str).collect();
+    actions.join(", ")
+}
+
 /// Why a decision is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -268,14 +273,14 @@ pub enum DecideError {
     #[error("there is no gate {}", .0.short())]
     GateNotFound(GateId),
     /// The gate does not offer this action.
-    #[error("gate {} has no action `{action}`; it has {}", .gate.short(), .actions.join(", "))]
+    #[error("gate {} has no action `{action}`; it has {}", .gate.short(), action_list(.actions))]
     UnknownAction {
         /// The gate that was answered.
         gate: GateId,
         /// The given action.
-        action: String,
+        action: ActionId,
         /// The actions that the gate offers.
-        actions: Vec<String>,
+        actions: Vec<ActionId>,
     },
     /// The answer contains a secret, which must not be stored in the session.
     #[error(

@@ -375,7 +375,7 @@ pub async fn wait_closed(store: &dyn SessionStore, gate: &Gate) -> Result<GateSt
 /// A decision that the store rejects, because it comes after the deadline of its gate.
 fn expiry() -> Resolution {
     Resolution {
-        action: String::new(),
+        action: "".into(),
         value: Value::Null,
         by: "rye".to_owned(),
         at: now(),

@@ -7,7 +7,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rye_protocol::{Author, CallId, ErrorInfo, GateId, Limits, PromptId, SessionId, ThreadId};
+use rye_protocol::{
+    ActionId, Author, CallId, ErrorInfo, GateId, Limits, PromptId, SessionId, ThreadId,
+};
 use rye_protocol::{ErrorCode, Gate, GateStatus, Part, ProcessRef, Resolution};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
@@ -27,8 +29,7 @@ use lillux::redact::{RedactStream, Redactor};
 
 pub(crate) use approval::request_approval;
 pub use approval::{
-    APPROVE, APPROVE_PROJECT, APPROVE_SESSION, ApprovalRequirement, DENY, DRIFT, RESOLVED_PATH,
-    TOOL_ID, WORKING_DIR, resolve_approval,
+    ApprovalRequirement, DRIFT, RESOLVED_PATH, TOOL_ID, WORKING_DIR, resolve_approval,
 };
 pub use request::{DecisionRequest, VAULT};
 pub use rye_protocol::EffectClass;
@@ -277,7 +278,7 @@ impl ToolContext {
     }
 
     /// Gates of this session with this decision, as far as the decision is valid.
-    pub async fn gates_resolved_with(&self, action: &str) -> Result<Vec<Gate>, ToolError> {
+    pub async fn gates_resolved_with(&self, action: &ActionId) -> Result<Vec<Gate>, ToolError> {
         let closed = || ToolError::failed("the session is closed");
         let engine = self.engine.upgrade().ok_or_else(closed)?;
         let unreadable = |error: StoreError| ToolError::failed(error.to_string());
@@ -291,7 +292,7 @@ impl ToolContext {
             let GateStatus::Resolved { resolution } = &gate.status else {
                 return false;
             };
-            resolution.action == action
+            resolution.action == *action
                 && !session.untrusted_decisions.contains(&gate.id)
                 && engine.check_signature(gate, resolution).is_ok()
         });

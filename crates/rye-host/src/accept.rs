@@ -87,6 +87,6 @@ fn accept(
         quote_block(&String::from_utf8_lossy(&raw.bytes)),
     ))?;
     let keys = context.own_keys()?;
-    acceptance.record(&keys, &keys.load_signing_key()?)?;
+    acceptance.record(&keys, context.require_signing_key()?)?;
     Ok(row("accepted"))
 }

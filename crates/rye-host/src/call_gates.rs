@@ -17,13 +17,12 @@ use lillux::keys::SigningKey;
 use lillux::{Hash, canonical};
 use rye_engine::audit::{ARGS_HASH, CHAIN_HASH, args_hash, check_receipt, receipt};
 use rye_engine::protocol::{
-    Action, CallId, EntryKind, Gate, GateId, GateKind, GateOrigin, GateStatus, Message, Millis,
-    Part, PromptId, Purpose, Resolution, Role, Run, RunStatus, Session, SessionId, SessionStatus,
-    ThreadId,
+    Action, ActionId, CallId, EntryKind, Gate, GateId, GateKind, GateOrigin, GateStatus, Message,
+    Millis, Part, PromptId, Purpose, Resolution, Role, Run, RunStatus, Session, SessionId,
+    SessionStatus, ThreadId,
 };
 use rye_engine::record::{NewRecord, Recorder, now};
 use rye_engine::store::{Claim, SessionStore, StoreError};
-use rye_engine::tool::APPROVE;
 use rye_mcp::{CallDecision, CallEnd, GatedCall};
 use rye_store::SqliteStore;
 use serde_json::{Map, Value, json};
@@ -45,9 +44,6 @@ const FORM_PREFIX: &str = "form-";
 
 /// Id and key of a call's thread.
 const THREAD: &str = "mcp";
-
-/// The action that denies a call.
-const DENY: &str = "deny";
 
 /// Keys of a gate's context.
 const PROJECT: &str = "project";
@@ -90,11 +86,11 @@ struct RunningCall {
 
 impl CallGates {
     /// The gates in a store. A decision requires a receipt of a key that `trust` accepts.
-    pub fn new(store: SqliteStore, trust: TrustedKeys, key: Option<SigningKey>) -> Self {
+    pub fn new(store: SqliteStore, trust: TrustedKeys, key: Option<Arc<SigningKey>>) -> Self {
         Self {
             store: Arc::new(store),
             trust,
-            key: key.map(Arc::new),
+            key,
             lock: Mutex::default(),
             running: Mutex::default(),
         }
@@ -184,7 +180,7 @@ impl CallGates {
         recorder.append(EntryKind::Message(Message::new(Role::User, vec![request])));
         recorder.open_gate(gate);
         if let Some(resolution) = decision {
-            let is_approved = resolution.action == APPROVE;
+            let is_approved = resolution.action == ActionId::Approve;
             recorder.close_gate(gate.clone(), GateStatus::Resolved { resolution });
             if !is_approved {
                 recorder.set_run(|run| run.status = RunStatus::Cancelled);
@@ -214,7 +210,11 @@ impl CallGates {
         let hash = call_hash(project, call);
         let gate = gate(&session, project, call, &hash, call.question.clone());
         let mut resolution = Resolution {
-            action: if is_approved { APPROVE } else { DENY }.to_owned(),
+            action: if is_approved {
+                ActionId::Approve
+            } else {
+                ActionId::Deny
+            },
             value: Value::Null,
             by: by.to_owned(),
             at: gate.created_at,
@@ -306,7 +306,7 @@ impl CallGates {
             Err(StoreError::InUse { .. }) => return Ok(Some(pending(gate))),
             Err(error) => return Err(error),
         };
-        if is_valid && resolution.action == APPROVE {
+        if is_valid && resolution.action == ActionId::Approve {
             // Consumed before the call runs, so that a crash requires a new decision.
             let record = self.start(recorder, gate, call).await?;
             return Ok(Some(CallDecision::Approved { record }));
@@ -355,7 +355,7 @@ impl CallGates {
                     if snapshot.is_none_or(|snapshot| is_used(&snapshot.session)) {
                         continue;
                     }
-                    resolution.action == APPROVE
+                    resolution.action == ActionId::Approve
                 }
                 GateStatus::Withdrawn { .. } | GateStatus::Expired { .. } => continue,
             };
@@ -459,11 +459,10 @@ fn gate(session: &SessionId, project: &Path, call: &GatedCall, hash: &Hash, body
 }
 
 fn actions() -> Vec<Action> {
-    let action = |id: &str, label: &str| Action {
-        id: id.to_owned(),
-        label: label.to_owned(),
-    };
-    vec![action(APPROVE, "Approve"), action(DENY, "Deny")]
+    vec![
+        Action::new(ActionId::Approve, "Approve"),
+        Action::new(ActionId::Deny, "Deny"),
+    ]
 }
 
 fn context(project: &Path, call: &GatedCall, hash: &Hash) -> Map<String, Value> {

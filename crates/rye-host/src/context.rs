@@ -130,22 +130,18 @@ impl Context {
         if let Some(library) = self.library.get() {
             return Ok(library);
         }
-        let library = self.open_library()?;
+        let library = self.library_of(Arc::clone(&self.spaces))?;
         Ok(self.library.get_or_init(|| library))
     }
 
     /// Opens the items in all spaces again, for a command that created a space.
-    pub fn open_library(&self) -> Result<Library, Failure> {
-        let dirs = &self.settings.dirs;
-        let library = Library::open(&rye_items::Options {
-            project: Some(&dirs.project.value),
-            user: self.user(),
-            bundles: &dirs.system_space.value,
-            embedded: &SYSTEM,
-            cache: self.cache(),
-            process_cache: None,
-            dev_mode: self.settings.dev_mode.value,
-        })?;
+    pub fn reopen_library(&self) -> Result<Library, Failure> {
+        self.library_of(Arc::new(open_spaces(&self.settings.dirs)?))
+    }
+
+    fn library_of(&self, spaces: Arc<Spaces>) -> Result<Library, Failure> {
+        let dev_mode = self.settings.dev_mode.value;
+        let library = Library::in_spaces(spaces, self.cache(), Arc::default(), dev_mode)?;
         for ignored in library.ignored() {
             self.reporter.warn(&is_ignored(ignored), None);
         }

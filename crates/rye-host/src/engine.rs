@@ -10,7 +10,7 @@ use lillux::process::Supervisor;
 use rye_engine::Engine;
 use rye_engine::compaction::Settings;
 use rye_engine::guides::Guides;
-use rye_engine::protocol::{Archive, Gate};
+use rye_engine::protocol::{ActionId, Archive, Gate};
 use rye_engine::store::StoreError;
 use rye_engine::tool::VAULT;
 use serde_json::Value;
@@ -277,7 +277,7 @@ pub fn answer_command(gate: &Gate) -> String {
             format!("rye vault set {name} && rye gate answer {id} --action provided")
         }
         ([], _) => format!("rye gate answer {id} --value 'your answer'"),
-        (all, _) if all.contains(&"approve") => format!("rye gate approve {id}"),
+        (all, _) if all.contains(&ActionId::Approve.as_str()) => format!("rye gate approve {id}"),
         ([first, ..], _) => format!("rye gate answer {id} --action {first}"),
     }
 }

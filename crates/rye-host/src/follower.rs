@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rye_engine::protocol::{
-    Entry, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId, TurnEnd,
+    ActionId, Entry, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId, TurnEnd,
 };
 use rye_engine::store::StoreError;
 use rye_engine::tool::DRIFT;
@@ -279,19 +279,19 @@ impl Follower<'_> {
             self.observer.warn(&text, Some(&hint), false);
             return Ok(());
         }
-        let has = |action: &str| gate.actions.iter().any(|it| it.id == action);
+        let is_approval = gate.actions.iter().any(|it| it.id == ActionId::Approve);
         // `--yes` covers neither raised limits nor changed definitions of MCP tools.
         let needs_person = ["limit", DRIFT];
         let in_context = |key: &&str| gate.context.contains_key(*key);
         let yes = self.yes && owner == GateOwner::OwnPrompt;
-        if has("approve") && yes && !needs_person.iter().any(in_context) {
-            return self.decide(id, "approve").await;
+        if is_approval && yes && !needs_person.iter().any(in_context) {
+            return self.decide(id, ActionId::Approve).await;
         }
         let mut wait = self.wait;
-        if has("approve") {
+        if is_approval {
             match self.observer.ask(&gate).await? {
-                Approval::Approve => return self.decide(id, "approve").await,
-                Approval::Deny => return self.decide(id, "deny").await,
+                Approval::Approve => return self.decide(id, ActionId::Approve).await,
+                Approval::Deny => return self.decide(id, ActionId::Deny).await,
                 // End of input is not a decision.
                 Approval::Left => wait = false,
                 Approval::Unavailable => {}
@@ -299,12 +299,12 @@ impl Follower<'_> {
         }
         let state = match owner {
             GateOwner::BlockingPrompt => "blocked by another prompt that is waiting for a decision",
-            _ if has("approve") => "waiting for approval",
+            _ if is_approval => "waiting for approval",
             _ => "waiting for an answer",
         };
         let choices: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
         let choices = match choices.as_slice() {
-            _ if has("approve") => String::new(),
+            _ if is_approval => String::new(),
             [] | [_] => String::new(),
             all => format!(" (actions: {})", all.join(", ")),
         };
@@ -321,9 +321,9 @@ impl Follower<'_> {
         Ok(())
     }
 
-    async fn decide(&self, gate: &GateId, action: &str) -> Result<(), Failure> {
+    async fn decide(&self, gate: &GateId, action: ActionId) -> Result<(), Failure> {
         let decision = Decision {
-            action: action.to_owned(),
+            action,
             value: Value::Null,
             by: self.by.to_owned(),
             source: self.source.to_owned(),

@@ -145,11 +145,8 @@ impl ItemGateway {
         }
         let store = store(&database(context)?)?;
         let trust = context.trusted_keys();
-        let opened = Arc::new(CallGates::new(
-            store,
-            trust,
-            context.own_keys()?.load_signing_key().ok(),
-        ));
+        let key = context.signing_key().ok().flatten().cloned();
+        let opened = Arc::new(CallGates::new(store, trust, key));
         Ok(Arc::clone(gates.insert(opened)))
     }
 

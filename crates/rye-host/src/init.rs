@@ -82,7 +82,7 @@ fn ensure_trust(
     let keys = context.own_keys()?;
     let fingerprint = key.public().fingerprint();
     let path = keys.trust_path(fingerprint);
-    let library = context.open_library()?;
+    let library = context.reopen_library()?;
     match library.trust().key_status(fingerprint) {
         Ok(trusted) => report.existing("trust file", trusted.path.clone()),
         Err(DistrustReason::Revoked(revocation)) => {
@@ -148,7 +148,7 @@ fn write_sample(
     report: &mut InitReport,
 ) -> Result<(), Failure> {
     let reference: ItemRef = "tool:hello".parse()?;
-    let library = context.open_library()?;
+    let library = context.reopen_library()?;
     let roots = library.spaces();
     // If the project directory is the user's, its space is the user space.
     let root = roots

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use rye_items::Space;
+use serde::Deserialize;
 
 pub use dirs::Directories;
 pub use error::SettingsError;
@@ -86,7 +87,8 @@ impl fmt::Display for Origin {
 }
 
 /// When to colour output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Color {
     /// If the output is a terminal
     #[default]

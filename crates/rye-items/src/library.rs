@@ -124,7 +124,7 @@ impl From<IntegrityError> for ItemError {
 /// disk.
 #[derive(Debug)]
 pub struct Library {
-    spaces: Spaces,
+    spaces: Arc<Spaces>,
     extractors: Arc<Extractors>,
     /// The hash of all extractor tables; part of every metadata cache key.
     extractors_hash: Hash,
@@ -147,8 +147,19 @@ impl Library {
             dev_mode,
         } = *options;
         let spaces = Spaces::open(project, user, bundles, embedded)?;
-        let mut ignored = Vec::new();
         let process_cache = process_cache.cloned().unwrap_or_default();
+        Self::in_spaces(Arc::new(spaces), cache, process_cache, dev_mode)
+    }
+
+    /// Reads the extractor tables of spaces that are already open. The other arguments are those of
+    /// [`Options`].
+    pub fn in_spaces(
+        spaces: Arc<Spaces>,
+        cache: Option<&Path>,
+        process_cache: Arc<ProcessCache>,
+        dev_mode: bool,
+    ) -> Result<Self, ItemError> {
+        let mut ignored = Vec::new();
         let parse_cache = ParseCache::new(cache);
         let trust = Trust::with_cache(&spaces, Arc::clone(&process_cache));
         let (extractors, extractors_hash) =

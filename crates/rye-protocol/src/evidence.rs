@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallId, Entry, EntryId, Event, Gate, GateId, GateRef, Millis, QueuedPrompt, Session, SessionId,
-    Thread, ThreadId,
+    ActionId, CallId, Entry, EntryId, Event, Gate, GateId, GateRef, Millis, QueuedPrompt, Session,
+    SessionId, Thread, ThreadId,
 };
 
 /// A signature under a part of a session, written in the commit that changes it. It covers the
@@ -52,7 +52,7 @@ pub struct Receipt {
     /// The tool call.
     pub call: CallId,
     /// The id of the chosen action.
-    pub action: String,
+    pub action: ActionId,
     /// The chain hash, if the tool is an item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain_hash: Option<String>,

@@ -45,14 +45,95 @@ pub enum GateKind {
     CredentialRequest,
 }
 
+/// Identifies an action.
+#[derive(
+    Debug,
+    Clone,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    strum::AsRefStr,
+    strum::EnumString,
+)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum ActionId {
+    /// Approve this call.
+    Approve,
+    /// Approve the unchanged tool for the session.
+    ApproveSession,
+    /// Approve the unchanged tool for the project.
+    ApproveProject,
+    /// Deny the call.
+    Deny,
+    /// The requested credential is in the vault.
+    Provided,
+    /// Run an interrupted call again.
+    RunAgain,
+    /// Continue without the result of an interrupted call.
+    Skip,
+    /// The value is the result of an interrupted call.
+    Result,
+    /// Another action, of a graph or a tool.
+    #[serde(untagged)]
+    #[strum(default, transparent)]
+    Other(String),
+}
+
+impl ActionId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        self.as_ref()
+    }
+
+    /// Whether the action approves a call.
+    pub fn is_approval(&self) -> bool {
+        matches!(
+            self,
+            Self::Approve | Self::ApproveSession | Self::ApproveProject
+        )
+    }
+}
+
+impl From<String> for ActionId {
+    fn from(id: String) -> Self {
+        id.as_str().into()
+    }
+}
+
+impl PartialEq<str> for ActionId {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl PartialEq<&str> for ActionId {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
 /// An answer that can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Action {
     /// Identifies the action in [`Resolution::action`].
-    pub id: String,
+    pub id: ActionId,
     /// Label for people.
     pub label: String,
+}
+
+impl Action {
+    /// An action with a label.
+    pub fn new(id: impl Into<ActionId>, label: impl Into<String>) -> Self {
+        let (id, label) = (id.into(), label.into());
+        Self { id, label }
+    }
 }
 
 /// The state of a gate. All states but `Pending` are final.
@@ -112,7 +193,7 @@ pub struct GateOrigin {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resolution {
     /// The id of the chosen action.
-    pub action: String,
+    pub action: ActionId,
     /// Additional answer, such as free text.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub value: Value,

@@ -44,7 +44,7 @@ pub use entry::{Entry, EntryKind, IncompleteReason, Message, Part, ResultStatus,
 pub use error::{ErrorCode, ErrorIds, ErrorInfo};
 pub use event::{Event, EventKind, ModelContext, StatusKind, ToolDefinition, TurnEnd};
 pub use evidence::{Archive, Receipt, Seal};
-pub use gate::{Action, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};
+pub use gate::{Action, ActionId, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};
 pub use id::{
     CallId, CommandId, EntryId, GateId, IdError, PromptId, SandboxId, SessionId, ThreadId,
     matches_id, short_id,

@@ -9,6 +9,7 @@
 
 use lillux::path_policy::PathClass;
 use lillux::sanitize_line;
+use rye_engine::protocol::ActionId;
 use serde_json::{Value, json};
 
 use rye_engine::arguments::EditedArguments;
@@ -17,7 +18,7 @@ use rye_engine::policy::{CallFacts, RISK, ReviewReason, Risk};
 use rye_engine::sandbox::{FileAccess, ResolvedPath, Sandbox, SandboxError};
 use rye_engine::text::quote_truncated;
 use rye_engine::tool::{
-    APPROVE, DecisionRequest, RESOLVED_PATH, ToolContext, ToolDef, ToolError, resolve_approval,
+    DecisionRequest, RESOLVED_PATH, ToolContext, ToolDef, ToolError, resolve_approval,
 };
 
 /// Key of the gate's context: why the path is sensitive.
@@ -229,7 +230,7 @@ pub(super) async fn settle_quarantined(
     request.context.insert(PROTECTED.to_owned(), json!(paths));
     add_sandbox(&mut request, context);
     let decided = context.request_decision(request).await;
-    let keep = matches!(&decided, Ok(resolution) if resolution.action == APPROVE);
+    let keep = matches!(&decided, Ok(resolution) if resolution.action == ActionId::Approve);
     let settled = context.sandbox.settle_quarantined(paths, keep).await;
     settled.map_err(super::sandbox_error)?;
     decided?;

@@ -23,7 +23,7 @@ impl Tool for Deploy {
             let request = DecisionRequest::approval("deploy", "deploy to production?");
             let answer = context.request_decision(request).await?;
             println!("{} said: {}", answer.by, answer.action);
-            Ok(ToolOutput::text(answer.action))
+            Ok(ToolOutput::text(answer.action.as_str()))
         })
     }
 }

@@ -3,7 +3,7 @@
 use lillux::{QUOTE_PREFIX, sanitize};
 use rye_engine::arguments::is_editable;
 use rye_engine::policy::{RISK, Risk};
-use rye_engine::protocol::{Gate, GateKind};
+use rye_engine::protocol::{ActionId, Gate, GateKind};
 use serde_json::Value;
 
 use super::App;
@@ -109,9 +109,9 @@ impl App {
         };
         let mut answers = Vec::new();
         for choice in choices(gate) {
-            let style = match choice.action.as_str() {
-                "deny" => RED,
-                "approve" => GREEN,
+            let style = match choice.action {
+                ActionId::Deny => RED,
+                ActionId::Approve => GREEN,
                 _ => CYAN,
             };
             answers.push(answer(choice.key, style, &choice.label));

@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use rye_engine::arguments::{ARGUMENTS, PARAMS, is_editable};
-use rye_engine::protocol::{Gate, GateId};
-use rye_engine::tool::APPROVE;
+use rye_engine::protocol::{ActionId, Gate, GateId};
 use serde_json::{Value, json};
 
 use super::gate_view::details;
@@ -16,7 +15,7 @@ use crate::text::{DIM, Line};
 /// A key that answers a gate.
 pub(super) struct Choice {
     pub(super) key: char,
-    pub(super) action: String,
+    pub(super) action: ActionId,
     pub(super) label: String,
 }
 
@@ -128,7 +127,7 @@ impl App {
         let pending = self.answerable_gate(now)?;
         wants_text_answer(&pending.gate).then(|| Effect::Decide {
             gate: pending.gate.id.clone(),
-            action: "answer".to_owned(),
+            action: "answer".into(),
             value: Value::String(text.to_owned()),
         })
     }
@@ -158,7 +157,7 @@ impl App {
         };
         vec![Effect::Decide {
             gate,
-            action: APPROVE.to_owned(),
+            action: ActionId::Approve,
             value,
         }]
     }
@@ -174,11 +173,11 @@ pub(super) fn choices(gate: &Gate) -> Vec<Choice> {
     let mut taken = vec!['e', 'm'];
     let mut choices = Vec::new();
     for (action, number) in gate.actions.iter().zip(1_u32..) {
-        let preferred = match action.id.as_str() {
-            "approve" => Some('y'),
-            "deny" => Some('n'),
-            "approve_session" => Some('a'),
-            "approve_project" => Some('p'),
+        let preferred = match action.id {
+            ActionId::Approve => Some('y'),
+            ActionId::Deny => Some('n'),
+            ActionId::ApproveSession => Some('a'),
+            ActionId::ApproveProject => Some('p'),
             _ => char::from_digit(number, 10),
         };
         let Some(key) = preferred.filter(|key| !taken.contains(key)) else {
@@ -188,11 +187,11 @@ pub(super) fn choices(gate: &Gate) -> Vec<Choice> {
         choices.push(Choice {
             key,
             action: action.id.clone(),
-            label: match action.id.as_str() {
-                "approve" => "yes".to_owned(),
-                "deny" => "no".to_owned(),
-                "approve_session" => "yes, for this session".to_owned(),
-                "approve_project" => "yes, for this project".to_owned(),
+            label: match action.id {
+                ActionId::Approve => "yes".to_owned(),
+                ActionId::Deny => "no".to_owned(),
+                ActionId::ApproveSession => "yes, for this session".to_owned(),
+                ActionId::ApproveProject => "yes, for this project".to_owned(),
                 _ => action.label.clone(),
             },
         });

@@ -2,7 +2,7 @@
 
 use rye_engine::ThreadView;
 use rye_engine::arguments::ARGUMENTS;
-use rye_engine::protocol::{Entry, Event, EventKind, GateId, QueuedPrompt, ThreadId};
+use rye_engine::protocol::{ActionId, Entry, Event, EventKind, GateId, QueuedPrompt, ThreadId};
 use serde_json::Value;
 
 use super::App;
@@ -46,16 +46,16 @@ impl App {
         match kind {
             EventKind::DecisionGate { gate } => self.add_gate((**gate).clone()),
             EventKind::DecisionGateResolved { gate, resolution } => {
-                let denied = resolution.action == "deny";
+                let denied = resolution.action == ActionId::Deny;
                 let style = if denied { RED } else { GREEN };
                 let edited = resolution.value.get(ARGUMENTS);
-                let outcome = match resolution.action.as_str() {
-                    "approve" if edited.is_some() => "approved with edited arguments",
-                    "approve" => "approved",
-                    "approve_session" => "approved for this session",
-                    "approve_project" => "approved for this project",
-                    "deny" => "denied",
-                    other => other,
+                let outcome = match &resolution.action {
+                    ActionId::Approve if edited.is_some() => "approved with edited arguments",
+                    ActionId::Approve => "approved",
+                    ActionId::ApproveSession => "approved for this session",
+                    ActionId::ApproveProject => "approved for this project",
+                    ActionId::Deny => "denied",
+                    other => other.as_str(),
                 };
                 if let Some(edited) = edited {
                     self.set_call_arguments(gate, edited);

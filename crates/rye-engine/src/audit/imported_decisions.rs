@@ -7,12 +7,11 @@ use std::collections::HashSet;
 
 use lillux::keys::{PublicKey, SigningKey};
 use rye_protocol::{
-    Archive, CallId, EntryKind, Event, EventKind, Gate, GateId, GateStatus, Millis, Part, PromptId,
-    ThreadId,
+    ActionId, Archive, CallId, EntryKind, Event, EventKind, Gate, GateId, GateStatus, Millis, Part,
+    PromptId, ThreadId,
 };
 
 use super::{check_receipt, rows, sealed_rows};
-use crate::tool::APPROVE_SESSION;
 
 /// A decision that is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +93,7 @@ fn untrusted_decisions(
             continue;
         };
         let is_reopened = !completed.covers(gate);
-        if !is_reopened && resolution.action != APPROVE_SESSION {
+        if !is_reopened && resolution.action != ActionId::ApproveSession {
             continue;
         }
         let reason = match check_receipt(gate, resolution, &key) {

@@ -6,7 +6,8 @@
 use lillux::Hash;
 use lillux::keys::SigningKey;
 use rye_protocol::{
-    Action, CallId, Gate, GateId, GateKind, GateOrigin, Millis, Receipt, Resolution, SessionId,
+    Action, ActionId, CallId, Gate, GateId, GateKind, GateOrigin, Millis, Receipt, Resolution,
+    SessionId,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -45,7 +46,7 @@ pub fn question_hash(gate: &Gate) -> String {
 fn answer_hash(resolution: &Resolution) -> String {
     #[derive(Serialize)]
     struct HashInput<'a> {
-        action: &'a str,
+        action: &'a ActionId,
         value: &'a Value,
         by: &'a str,
         at: Millis,
@@ -67,7 +68,7 @@ pub(super) fn receipt_hash(receipt: &Receipt) -> Hash {
         session: &'a SessionId,
         gate: &'a GateId,
         call: &'a CallId,
-        action: &'a str,
+        action: &'a ActionId,
         chain_hash: &'a Option<String>,
         args_hash: &'a Option<String>,
         question: &'a Option<String>,

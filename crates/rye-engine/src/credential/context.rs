@@ -1,6 +1,6 @@
 //! Credential access of tools.
 
-use rye_protocol::{ErrorCode, ErrorInfo};
+use rye_protocol::{ActionId, ErrorCode, ErrorInfo};
 use zeroize::Zeroizing;
 
 use super::{CredentialLookup, Owner};
@@ -45,7 +45,7 @@ impl ToolContext {
         let mut request = DecisionRequest::credential(key, title, service);
         why.clone_into(&mut request.body);
         match self.request_decision(request).await {
-            Ok(resolution) if resolution.action == "provided" => {
+            Ok(resolution) if resolution.action == ActionId::Provided => {
                 // Look it up at once, so that it is redacted.
                 self.look_up_credential(service).await.map(drop)
             }

@@ -2,8 +2,8 @@
 
 use lillux::{sanitize, sanitize_line};
 use rye_protocol::{
-    Action, Call, CallId, CallState, EntryKind, ErrorCode, EventKind, Gate, GateId, GateKind,
-    GateOrigin, GateStatus, Op, ResultStatus,
+    Action, ActionId, Call, CallId, CallState, EntryKind, ErrorCode, EventKind, Gate, GateId,
+    GateKind, GateOrigin, GateStatus, Op, ResultStatus,
 };
 use serde_json::{Map, Value};
 
@@ -172,10 +172,6 @@ impl Step<'_> {
 
     /// Opens a gate that asks whether to repeat an interrupted call.
     pub(super) fn ask_to_repeat(&mut self, call: &Call) {
-        let action = |id: &str, label: &str| Action {
-            id: id.to_owned(),
-            label: label.to_owned(),
-        };
         let is_own = |gate: &&CowArc<Gate>| {
             gate.origin.call == call.id && gate.origin.resume_key.starts_with(RERUN)
         };
@@ -193,9 +189,9 @@ impl Step<'_> {
             title: format!("{tool} was interrupted"),
             body: format!("{again}It is unknown whether the call had its effect.\nwith:\n{shown}"),
             actions: vec![
-                action("run_again", "Run it again"),
-                action("skip", "Continue without it"),
-                action("result", "Enter its result"),
+                Action::new(ActionId::RunAgain, "Run it again"),
+                Action::new(ActionId::Skip, "Continue without it"),
+                Action::new(ActionId::Result, "Enter its result"),
             ],
             resume_key: match repeated {
                 0 => format!("{RERUN}{}", call.id),
@@ -233,9 +229,9 @@ impl Step<'_> {
         let GateStatus::Resolved { resolution } = &gate.status else {
             return self.append_interrupted(call);
         };
-        match resolution.action.as_str() {
-            "run_again" => self.start(call),
-            "result" => {
+        match resolution.action {
+            ActionId::RunAgain => self.start(call),
+            ActionId::Result => {
                 let text = match &resolution.value {
                     Value::String(text) => text.clone(),
                     other => other.to_string(),

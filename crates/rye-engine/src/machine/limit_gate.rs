@@ -1,8 +1,8 @@
 //! Limit gates: if the policy allows it, ask a person to increase a limit before ending a turn.
 
 use rye_protocol::{
-    Action, CallId, Gate, GateId, GateKind, GateOrigin, GateStatus, LimitKind, Limits, Op,
-    Resolution, Turn,
+    Action, ActionId, CallId, Gate, GateId, GateKind, GateOrigin, GateStatus, LimitKind, Limits,
+    Op, Resolution, Turn,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -85,7 +85,7 @@ impl Step<'_> {
         for ((scope, increase), status) in ended {
             match status {
                 GateStatus::Pending => {}
-                GateStatus::Resolved { resolution } if resolution.action == "approve" => {
+                GateStatus::Resolved { resolution } if resolution.action == ActionId::Approve => {
                     self.increase(
                         scope,
                         LimitIncrease {
@@ -132,10 +132,6 @@ impl Step<'_> {
         let turn = thread.turn.as_ref()?;
         let to = self.proposed_limit(limit, scope, turn)?;
         let key = format!("limit:{}:{limit}:{to}", scope.word());
-        let action = |id: &str, label: String| Action {
-            id: id.to_owned(),
-            label,
-        };
         let (was, more) = match limit {
             LimitKind::Spend => (
                 format!("spending limit of {} reached", dollars(to / 2)),
@@ -161,8 +157,8 @@ impl Step<'_> {
                 dollars(turn.usage.micro_dollars)
             ),
             actions: vec![
-                action("approve", more),
-                action("deny", "End the turn".to_owned()),
+                Action::new(ActionId::Approve, more),
+                Action::new(ActionId::Deny, "End the turn"),
             ],
             status: GateStatus::Pending,
             origin: GateOrigin {

@@ -319,7 +319,7 @@ impl Harness {
         }
         open.status = GateStatus::Resolved {
             resolution: Resolution {
-                action: action.to_owned(),
+                action: action.into(),
                 value: Value::Null,
                 by: "ada".to_owned(),
                 at,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use lillux::{Hash, sanitize_line};
-use rye_protocol::{Action, ErrorCode, ErrorInfo, GateStatus, Schema};
+use rye_protocol::{Action, ActionId, ErrorCode, ErrorInfo, GateStatus, Schema};
 use serde_json::{Value, json};
 
 use super::{DecisionRequest, ToolContext, ToolDef, ToolError};
@@ -13,15 +13,6 @@ use crate::arguments::{self, EditedArguments};
 use crate::audit;
 use crate::policy::{CallFacts, Mode, RISK, Risk};
 use crate::text::quote_truncated;
-
-/// Action: approve this call.
-pub const APPROVE: &str = "approve";
-/// Action: approve the unchanged tool for the session.
-pub const APPROVE_SESSION: &str = "approve_session";
-/// Action: approve the unchanged tool for the project.
-pub const APPROVE_PROJECT: &str = "approve_project";
-/// Action: deny the call.
-pub const DENY: &str = "deny";
 
 /// Key of the gate's context: the tool differs from its accepted definition.
 pub const DRIFT: &str = "drift";
@@ -126,17 +117,14 @@ pub async fn resolve_approval(
     if !has_gate && is_approved_for_session(&tool.spec.name, &hash, &request, context).await? {
         return Ok(None);
     }
-    let session = Action {
-        id: APPROVE_SESSION.to_owned(),
-        label: "Approve for this session".to_owned(),
-    };
+    let session = Action::new(ActionId::ApproveSession, "Approve for this session");
     request.actions.insert(1, session);
     request
         .context
         .insert(audit::ARGS_HASH.to_owned(), json!(hash));
     arguments::make_editable(&mut request.context, args, Some(&tool.spec.parameters));
     let (resolution, gate_context) = context.request_decision_with_context(request).await?;
-    if ![APPROVE, APPROVE_SESSION].contains(&resolution.action.as_str()) {
+    if ![ActionId::Approve, ActionId::ApproveSession].contains(&resolution.action) {
         return Err(denied(format!("denied by {}", resolution.by)));
     }
     let Some(args) = arguments::edited_arguments(&gate_context, &resolution) else {
@@ -180,7 +168,9 @@ async fn is_approved_for_session(
     request: &DecisionRequest,
     context: &ToolContext,
 ) -> Result<bool, ToolError> {
-    let gates = context.gates_resolved_with(APPROVE_SESSION).await?;
+    let gates = context
+        .gates_resolved_with(&ActionId::ApproveSession)
+        .await?;
     let mut others = gates.iter().filter(|gate| {
         let origin = &gate.origin;
         let same = |key: &str| gate.context.get(key) == request.context.get(key);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rye_protocol::{Action, GateKind};
+use rye_protocol::{Action, ActionId, GateKind};
 use serde_json::{Map, Value};
 
 /// Key of the context of a [credential request](DecisionRequest::credential): name of the secret.
@@ -33,15 +33,14 @@ pub struct DecisionRequest {
 impl DecisionRequest {
     /// Requests an approval, answered with `approve` or `deny`.
     pub fn approval(resume_key: impl Into<String>, title: impl Into<String>) -> Self {
-        let action = |id: &str, label: &str| Action {
-            id: id.to_owned(),
-            label: label.to_owned(),
-        };
         Self {
             kind: GateKind::Approval,
             title: title.into(),
             body: String::new(),
-            actions: vec![action("approve", "Approve"), action("deny", "Deny")],
+            actions: vec![
+                Action::new(ActionId::Approve, "Approve"),
+                Action::new(ActionId::Deny, "Deny"),
+            ],
             resume_key: resume_key.into(),
             expires_in: None,
             context: Map::new(),
@@ -64,17 +63,13 @@ impl DecisionRequest {
         title: impl Into<String>,
         vault_name: impl Into<String>,
     ) -> Self {
-        let action = |id: &str, label: &str| Action {
-            id: id.to_owned(),
-            label: label.to_owned(),
-        };
         let mut context = Map::new();
         context.insert(VAULT.to_owned(), Value::String(vault_name.into()));
         Self {
             kind: GateKind::CredentialRequest,
             actions: vec![
-                action("provided", "Stored in the vault"),
-                action("deny", "Deny"),
+                Action::new(ActionId::Provided, "Stored in the vault"),
+                Action::new(ActionId::Deny, "Deny"),
             ],
             expires_in: Some(CREDENTIAL_TIMEOUT),
             context,

@@ -60,7 +60,7 @@ async fn recorded_session(key: &SigningKey) -> Archive {
         }
     };
     let decision = Decision {
-        action: "approve".to_owned(),
+        action: "approve".into(),
         value: json!({ "note": "but not the door" }),
         by: "ada".to_owned(),
         source: "test".to_owned(),
@@ -84,7 +84,7 @@ const QUESTIONS: [Change; 14] = [
     ("body", |it| it.body = it.body.replace("high", "low")),
     ("no body", |it| it.body.clear()),
     ("label", |it| it.actions[0].label.push('!')),
-    ("action", |it| it.actions[1].id.push('!')),
+    ("action", |it| it.actions[1].id = "deny!".into()),
     ("fewer actions", |it| drop(it.actions.pop())),
     ("context", |it| {
         it.context.insert("colour".into(), json!("red"));

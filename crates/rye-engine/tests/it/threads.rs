@@ -166,7 +166,7 @@ impl Tool for AskTool {
         Box::pin(async move {
             let request = DecisionRequest::approval("it", "may it?");
             let answer = context.request_decision(request).await?;
-            Ok(ToolOutput::text(answer.action))
+            Ok(ToolOutput::text(answer.action.as_str()))
         })
     }
 }

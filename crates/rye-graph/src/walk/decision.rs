@@ -265,7 +265,7 @@ impl<'g> Walker<'g> {
             kind: request.kind,
             title: request.title.clone(),
             body: request.body.clone(),
-            actions: actions.map(|(id, label)| Action { id, label }).collect(),
+            actions: actions.map(|(id, label)| Action::new(id, label)).collect(),
             status: GateStatus::Pending,
             origin: GateOrigin {
                 session,

@@ -31,7 +31,7 @@ fn open(dir: &Path, key: Option<SigningKey>) -> CallGates {
     let mut roots = Roots::new(dir.join("project"), dir.join("cache"));
     roots.user = Some(dir.join("user"));
     let store = SqliteStore::open(dir.join("sessions.db")).unwrap();
-    CallGates::new(store, TrustedKeys::new(&roots), key)
+    CallGates::new(store, TrustedKeys::new(&roots), key.map(Arc::new))
 }
 
 fn call(chain: &str, parameters: Value) -> GatedCall {
@@ -78,7 +78,7 @@ impl TestEnv {
     async fn decide(&self, id: &str, action: &str, key: Option<&SigningKey>) -> PostOutcome {
         let gate = self.gate(id).await;
         let mut resolution = Resolution {
-            action: action.to_owned(),
+            action: action.into(),
             value: Value::Null,
             by: "ada".to_owned(),
             at: now(),
@@ -95,7 +95,7 @@ impl TestEnv {
     }
 
     async fn approve(&self, id: &str) {
-        let posted = self.decide(id, APPROVE, Some(&self.key)).await;
+        let posted = self.decide(id, "approve", Some(&self.key)).await;
         assert_eq!(posted, PostOutcome::Written);
     }
 }
@@ -110,15 +110,15 @@ async fn same_call_waits_at_the_same_gate_and_consumes_its_decision() {
     assert_eq!(env.pending_count().await, 1);
     env.approve(&gate).await;
     assert_eq!(
-        env.decide(&gate, APPROVE, None).await,
+        env.decide(&gate, "approve", None).await,
         PostOutcome::Duplicate
     );
-    let other = env.decide(&gate, DENY, None).await;
+    let other = env.decide(&gate, "deny", None).await;
     assert!(matches!(other, PostOutcome::Conflict(_)), "{other:?}");
     assert!(is_approved(&env.decision(&reordered).await));
     let second = env.pending_gate(&once).await;
     assert_ne!(second, gate);
-    env.decide(&second, DENY, Some(&env.key)).await;
+    env.decide(&second, "deny", Some(&env.key)).await;
     assert_eq!(env.decision(&once).await, CallDecision::Denied);
     env.pending_gate(&once).await;
 }
@@ -130,7 +130,7 @@ async fn decision_without_a_trusted_receipt_requires_a_new_gate() {
     let foreign = SigningKey::generate().unwrap();
     for key in [None, Some(&foreign)] {
         let gate = env.pending_gate(&call).await;
-        env.decide(&gate, APPROVE, key).await;
+        env.decide(&gate, "approve", key).await;
         let again = env.pending_gate(&call).await;
         assert_ne!(again, gate);
     }
@@ -143,7 +143,7 @@ async fn decision_without_a_trusted_receipt_requires_a_new_gate() {
     };
     keys.trust(&file, &env.key).unwrap();
     let gate = env.pending_gate(&call).await;
-    env.decide(&gate, APPROVE, Some(&foreign)).await;
+    env.decide(&gate, "approve", Some(&foreign)).await;
     assert_ne!(env.pending_gate(&call).await, gate);
 }
 
@@ -261,8 +261,8 @@ async fn decision_in_a_client_form_is_recorded_and_not_reused() {
         })
         .collect();
     let expected = [
-        (APPROVE, ELICITATION, Ok(true)),
-        (DENY, ELICITATION, Ok(false)),
+        ("approve", ELICITATION, Ok(true)),
+        ("deny", ELICITATION, Ok(false)),
     ];
     assert_eq!(resolutions, expected);
     env.pending_gate(&call).await;
@@ -328,7 +328,7 @@ async fn calls_and_decisions_expire_after_a_day() {
     let (decided, pending) = (call("x", json!({ "n": 1 })), call("x", json!({ "n": 2 })));
     let approved = old(&decided);
     let mut resolution = Resolution {
-        action: APPROVE.to_owned(),
+        action: ActionId::Approve,
         value: Value::Null,
         by: "ada".to_owned(),
         at: Millis(2),

@@ -1,57 +1,48 @@
-//! Parser of `.ai/config/rye.yaml`: a mapping of known keys. Everything else is an error with
-//! its position.
-
-mod node;
+//! The configuration file `.ai/config/rye.yaml`.
 
 use std::path::{Path, PathBuf};
 
 use rye_items::{Excerpt, Position, Space};
+use rye_model::yaml_error;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_saphyr::{Location, Spanned};
 
 use super::{Color, Origin, Setting};
-use node::{Node, Scalar, Value};
-
-/// A setting that a file may contain.
-struct Key {
-    name: &'static str,
-    /// Only allowed in the user's own file.
-    personal: bool,
-}
-
-const KEYS: [Key; 5] = [
-    Key {
-        name: "cache_dir",
-        // Cached data is trusted, so a project must not choose the cache.
-        personal: true,
-    },
-    Key {
-        name: "color",
-        personal: false,
-    },
-    Key {
-        name: "debug",
-        personal: false,
-    },
-    Key {
-        name: "search.limit",
-        personal: false,
-    },
-    Key {
-        name: "signatures",
-        // Decides which signatures in a project are valid.
-        personal: true,
-    },
-];
-
-/// Settings that a file cannot set, and where to set them.
-const SET_ELSEWHERE: [(&str, &str); 4] = [
-    ("dev_mode", "RYE_DEV_MODE=1 in the environment"),
-    ("project", "--project or RYE_PROJECT"),
-    ("user_space", "USER_SPACE in the environment"),
-    ("system_space", "RYE_SYSTEM_SPACE in the environment"),
-];
 
 /// Upper bound of `search.limit`.
-const MAX_SEARCH_LIMIT: i64 = 200;
+const MAX_SEARCH_LIMIT: u32 = 200;
+
+/// The content of a file.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    /// Only in the user's own file: cached data is trusted.
+    cache_dir: Option<Spanned<String>>,
+    color: Option<Spanned<Color>>,
+    debug: Option<Spanned<bool>>,
+    #[serde(default)]
+    search: Search,
+    /// Only in the user's own file: decides which signatures in a project are valid.
+    signatures: Option<Spanned<Signatures>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Search {
+    /// From 1 to 200.
+    limit: Option<Spanned<Value>>,
+}
+
+/// Which signatures are valid.
+#[derive(PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Signatures {
+    /// Those that are bound to their file.
+    Bound,
+    /// All.
+    Any,
+}
 
 /// The settings in one file.
 #[derive(Debug, Default)]
@@ -93,151 +84,83 @@ impl ConfigFile {
             let position = Position::at_offset(bytes, error.valid_up_to());
             fail("invalid UTF-8".to_owned(), Some(position))
         })?;
-        let tree = Node::parse(text).map_err(|(message, position)| fail(message, position))?;
-        let mut file = Self::default();
-        for entry in flatten(tree).map_err(|(message, position)| fail(message, Some(position)))? {
-            let position = entry.position;
-            file.apply(space, path, home, entry)
-                .map_err(|(message, at)| fail(message, Some(at.unwrap_or(position))))?;
+        let content: Option<Content> = serde_saphyr::from_str(text).map_err(|error| {
+            let message = format!("invalid settings: {}", yaml_error::message(&error));
+            fail(message, error.location().map(position))
+        })?;
+        let content = content.unwrap_or_default();
+        let personal = [
+            (
+                "cache_dir",
+                content.cache_dir.as_ref().map(|it| it.referenced),
+            ),
+            (
+                "signatures",
+                content.signatures.as_ref().map(|it| it.referenced),
+            ),
+        ];
+        for (name, location) in personal {
+            if let Some(location) = location.filter(|_| space != Space::User) {
+                let message =
+                    format!("`{name}` is only allowed in your own rye.yaml, not in a {space}'s");
+                return Err(fail(message, Some(position(location))));
+            }
         }
-        Ok(file)
-    }
-
-    /// Applies one entry. An error without a position is about the key.
-    fn apply(
-        &mut self,
-        space: Space,
-        path: &Path,
-        home: Option<&Path>,
-        entry: Entry,
-    ) -> Result<(), (String, Option<Position>)> {
-        let Entry {
-            name,
-            position,
-            value,
-        } = entry;
-        let Some(key) = KEYS.iter().find(|key| key.name == name) else {
-            return Err((unknown_key(&name), None));
+        let invalid = |name: &str, expected: &str, found: &dyn std::fmt::Display, at: Location| {
+            let message = format!("invalid `{name}`: expected {expected}, found `{found}`");
+            fail(message, Some(position(at)))
         };
-        if key.personal && space != Space::User {
-            let message =
-                format!("`{name}` is only allowed in your own rye.yaml, not in a {space}'s");
-            return Err((message, None));
-        }
-        let origin = Origin::File {
-            path: path.to_owned(),
-            line: position.line,
-        };
-        let wrong = |expected: &str| {
-            let found = value.value.describe();
-            let message = format!("invalid `{name}`: expected {expected}, found {found}");
-            (message, Some(value.position))
-        };
-        match (key.name, &value.value) {
-            ("cache_dir", Value::Scalar(Scalar::Text(text))) => {
-                let expected = "an absolute path or one that begins with `~/`";
-                let dir = expand_dir(text, home).ok_or_else(|| wrong(expected))?;
-                self.cache_dir = Some(Setting::new(dir, origin));
+        let cache_dir = content
+            .cache_dir
+            .map(|dir| match expand_dir(&dir.value, home) {
+                Some(value) => Ok(setting(path, dir.referenced, value)),
+                None => {
+                    let expected = "an absolute path or one that begins with `~/`";
+                    Err(invalid("cache_dir", expected, &dir.value, dir.referenced))
+                }
+            });
+        let search_limit = content.search.limit.map(|limit| {
+            let number = limit.value.as_u64().and_then(|it| u32::try_from(it).ok());
+            match number.filter(|it| (1..=MAX_SEARCH_LIMIT).contains(it)) {
+                Some(value) => Ok(setting(path, limit.referenced, value)),
+                None => {
+                    let expected = "an integer from 1 to 200";
+                    Err(invalid(
+                        "search.limit",
+                        expected,
+                        &limit.value,
+                        limit.referenced,
+                    ))
+                }
             }
-            ("cache_dir", _) => return Err(wrong("a path")),
-            ("color", Value::Scalar(Scalar::Text(text))) => {
-                let color = text.parse().map_err(wrong)?;
-                self.color = Some(Setting::new(color, origin));
-            }
-            ("color", _) => return Err(wrong("auto, always or never")),
-            ("debug", Value::Scalar(Scalar::Bool(on))) => {
-                self.debug = Some(Setting::new(*on, origin));
-            }
-            ("debug", _) => return Err(wrong("true or false")),
-            ("signatures", Value::Scalar(Scalar::Text(text))) => {
-                let bound = match text.as_str() {
-                    "bound" => true,
-                    "any" => false,
-                    _ => return Err(wrong("bound or any")),
-                };
-                self.bound_signatures = Some(Setting::new(bound, origin));
-            }
-            ("signatures", _) => return Err(wrong("bound or any")),
-            (_, Value::Scalar(Scalar::Integer(number)))
-                if (1..=MAX_SEARCH_LIMIT).contains(number) =>
-            {
-                let number = u32::try_from(*number).unwrap_or(u32::MAX);
-                self.search_limit = Some(Setting::new(number, origin));
-            }
-            _ => return Err(wrong("an integer from 1 to 200")),
-        }
-        Ok(())
-    }
-}
-
-/// A value with its full name, such as `search.limit`, and the position of the name.
-struct Entry {
-    name: String,
-    position: Position,
-    value: Node,
-}
-
-/// Flattens nested keys: `search: {limit: 5}` becomes `search.limit`.
-fn flatten(tree: Node) -> Result<Vec<Entry>, (String, Position)> {
-    let top = match tree.value {
-        Value::Scalar(Scalar::Null) => Vec::new(),
-        Value::Map(entries) => entries,
-        other => {
-            let message = format!("expected a mapping of settings, found {}", other.describe());
-            return Err((message, tree.position));
-        }
-    };
-    let mut flat = Vec::new();
-    for (key, position, value) in top {
-        let is_group = KEYS.iter().any(|known| {
-            known
-                .name
-                .split_once('.')
-                .is_some_and(|(group, _)| group == key)
         });
-        match value.value {
-            Value::Map(entries) if is_group => {
-                flat.extend(entries.into_iter().map(|(inner, position, value)| Entry {
-                    name: format!("{key}.{inner}"),
-                    position,
-                    value,
-                }));
-            }
-            other if is_group => {
-                let message = format!(
-                    "invalid `{key}`: expected a mapping, found {}",
-                    other.describe()
-                );
-                return Err((message, value.position));
-            }
-            other => flat.push(Entry {
-                name: key,
-                position,
-                value: Node {
-                    position: value.position,
-                    value: other,
-                },
+        let (color, debug) = (content.color, content.debug);
+        Ok(Self {
+            cache_dir: cache_dir.transpose()?,
+            color: color.map(|it| setting(path, it.referenced, it.value)),
+            debug: debug.map(|it| setting(path, it.referenced, it.value)),
+            search_limit: search_limit.transpose()?,
+            bound_signatures: content.signatures.map(|it| {
+                let is_bound = it.value == Signatures::Bound;
+                setting(path, it.referenced, is_bound)
             }),
-        }
+        })
     }
-    Ok(flat)
 }
 
-fn unknown_key(name: &str) -> String {
-    if let Some((_, how)) = SET_ELSEWHERE.iter().find(|(known, _)| *known == name) {
-        return format!("`{name}` cannot be set in a file; use {how}");
-    }
-    let nearest = KEYS
-        .iter()
-        .map(|key| (strsim::damerau_levenshtein(key.name, name), key.name))
-        .min()
-        .filter(|(distance, _)| *distance <= 3);
-    match nearest {
-        Some((_, nearest)) => format!("unknown setting `{name}`; did you mean `{nearest}`?"),
-        None => format!(
-            "unknown setting `{name}`; expected one of {}",
-            KEYS.map(|key| format!("`{}`", key.name)).join(", ")
-        ),
+fn setting<T>(path: &Path, location: Location, value: T) -> Setting<T> {
+    let origin = Origin::File {
+        path: path.to_owned(),
+        line: position(location).line,
+    };
+    Setting::new(value, origin)
+}
+
+fn position(location: Location) -> Position {
+    let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX).max(1);
+    Position {
+        line: number(location.line()),
+        column: number(location.column()),
     }
 }
 

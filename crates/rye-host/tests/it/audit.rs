@@ -73,7 +73,7 @@ async fn run_prompt(engine: &Engine, session: &Session, prompt: &str) {
         while let Ok(Some(notice)) = events.next().await {
             if let EventKind::DecisionGate { gate } = notice.event.kind {
                 let decision = Decision {
-                    action: "approve".to_owned(),
+                    action: "approve".into(),
                     value: Value::Null,
                     by: "ada".to_owned(),
                     source: "test".to_owned(),
@@ -315,7 +315,7 @@ async fn imported_session_continues() {
     }
     let gate = there.pending_gates(None).await.unwrap().remove(0);
     let decision = Decision {
-        action: "approve".to_owned(),
+        action: "approve".into(),
         value: Value::Null,
         by: "bob".to_owned(),
         source: "test".to_owned(),
@@ -349,7 +349,7 @@ async fn imported_decisions_need_a_trusted_signature() {
     let unsigned = |archive: &mut Archive, action: &str| {
         if let GateStatus::Resolved { resolution } = &mut archive.gates[0].status {
             resolution.receipt = None;
-            resolution.action = action.to_owned();
+            resolution.action = action.into();
         }
     };
     let runs = |archive: &mut Archive| archive.prompts[0].status = PromptStatus::Running;

@@ -72,7 +72,7 @@ async fn decide(engine: &Engine, session: &Session, action: &str) -> Gate {
         let event = events.next().await.unwrap().unwrap();
         if let EventKind::DecisionGate { gate } = event.event.kind {
             let decision = Decision {
-                action: action.to_owned(),
+                action: action.into(),
                 value: serde_json::Value::Null,
                 by: "ada".to_owned(),
                 source: "test".to_owned(),

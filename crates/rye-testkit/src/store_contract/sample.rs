@@ -75,7 +75,7 @@ pub fn gate(session: &str, prompt: &str, key: &str) -> Gate {
         title: format!("Approve {key}?"),
         body: "details".to_owned(),
         actions: vec![Action {
-            id: "approve".to_owned(),
+            id: "approve".into(),
             label: "Yes".to_owned(),
         }],
         status: GateStatus::Pending,
@@ -89,7 +89,7 @@ pub fn gate(session: &str, prompt: &str, key: &str) -> Gate {
 /// A decision of `ada`.
 pub fn decision(action: &str) -> Resolution {
     Resolution {
-        action: action.to_owned(),
+        action: action.into(),
         value: Value::Null,
         by: "ada".to_owned(),
         at: Millis(5_000),

@@ -3,15 +3,13 @@
 use std::fmt::Write as _;
 
 use lillux::{quote_block, sanitize_line};
-use rye_protocol::Action;
+use rye_protocol::{Action, ActionId};
 use serde_json::{Map, Value, json};
 
 use rye_engine::audit::{ARGS_HASH, CHAIN_HASH};
 use rye_engine::policy::{RISK, Risk};
 use rye_engine::sandbox::Enforcement;
-use rye_engine::tool::{
-    APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY, DRIFT, DecisionRequest, TOOL_ID, WORKING_DIR,
-};
+use rye_engine::tool::{DRIFT, DecisionRequest, TOOL_ID, WORKING_DIR};
 use rye_engine::tool_provider::{Component, ResolvedTool, Review};
 use rye_engine::{arguments, text};
 
@@ -75,23 +73,21 @@ impl ApprovalQuestion<'_> {
     }
 
     fn actions(&self) -> Vec<Action> {
-        let action = |id: &str, label: &str| Action {
-            id: id.to_owned(),
-            label: label.to_owned(),
-        };
-        let mut actions = vec![action(APPROVE, "Approve")];
+        let mut actions = vec![Action::new(ActionId::Approve, "Approve")];
         let applies_to_all_params = self
             .review
             .reasons
             .iter()
             .all(|reason| reason.applies_to_all_params);
         if applies_to_all_params {
-            actions.push(action(APPROVE_SESSION, "Approve for this session"));
+            let label = "Approve for this session";
+            actions.push(Action::new(ActionId::ApproveSession, label));
         }
         if applies_to_all_params && self.can_store {
-            actions.push(action(APPROVE_PROJECT, "Approve for this project"));
+            let label = "Approve for this project";
+            actions.push(Action::new(ActionId::ApproveProject, label));
         }
-        actions.push(action(DENY, "Deny"));
+        actions.push(Action::new(ActionId::Deny, "Deny"));
         actions
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rye_protocol::{ErrorCode, ErrorInfo, Schema};
+use rye_protocol::{ActionId, ErrorCode, ErrorInfo, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,6 @@ use rye_engine::arguments::{self, EditedArguments, annotate};
 use rye_engine::audit;
 use rye_engine::policy::{CallFacts, Mode};
 use rye_engine::sandbox::Sandbox;
-use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::tool_provider::{
     CALL_TOOL, ResolvedTool, Review, StoredApproval, ToolProvider, ToolProviderError,
@@ -117,9 +116,8 @@ impl CallTool {
                 request_count += 1;
                 let (resolution, gate_context) =
                     context.request_decision_with_context(request).await?;
-                match resolution.action.as_str() {
-                    APPROVE | APPROVE_SESSION | APPROVE_PROJECT => {}
-                    _ => return Err(tool_error(ErrorCode::Denied, "denied by the user")),
+                if !resolution.action.is_approval() {
+                    return Err(tool_error(ErrorCode::Denied, "denied by the user"));
                 }
                 let is_same = question.is_same_call(&gate_context);
                 if let Some(other) = arguments::edited_arguments(&gate_context, &resolution) {
@@ -150,7 +148,7 @@ impl CallTool {
                         .await
                         .map_err(provider_error)?;
                 }
-                if resolution.action == APPROVE_PROJECT {
+                if resolution.action == ActionId::ApproveProject {
                     let stored = provider.store_approval(&resolved, &resolution.by).await;
                     stored.map_err(provider_error)?;
                 }
@@ -233,7 +231,9 @@ impl CallTool {
             StoredApproval::NotGranted => None,
             StoredApproval::NotValidHere(why) => Some(why + "\n"),
         };
-        let stored = context.gates_resolved_with(APPROVE_SESSION).await?;
+        let stored = context
+            .gates_resolved_with(&ActionId::ApproveSession)
+            .await?;
         let same = |it: &Map<String, Value>| {
             let text = |key: &str| it.get(key).and_then(Value::as_str);
             let is_same_tool = text("tool_id") == Some(question.tool_id);

@@ -2,9 +2,8 @@
 
 use rye_engine::arguments::edited_arguments;
 use rye_engine::protocol::{
-    Entry, EntryKind, Gate, GateStatus, Message, Part, Resolution, Role, RunEvent,
+    ActionId, Entry, EntryKind, Gate, GateStatus, Message, Part, Resolution, Role, RunEvent,
 };
-use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_host::TrustedKeys;
 use serde_json::Value;
 
@@ -64,13 +63,13 @@ pub(crate) fn edited_by_decision(gate: &Gate) -> Option<&Value> {
 }
 
 /// Describes the action of a decision: `approve` becomes `approved`.
-pub(crate) fn describe_action(action: &str) -> String {
+pub(crate) fn describe_action(action: &ActionId) -> String {
     match action {
-        APPROVE => "approved".to_owned(),
-        APPROVE_SESSION => "approved for the session".to_owned(),
-        APPROVE_PROJECT => "approved for the project".to_owned(),
-        "deny" => "denied".to_owned(),
-        "" => "answered".to_owned(),
+        ActionId::Approve => "approved".to_owned(),
+        ActionId::ApproveSession => "approved for the session".to_owned(),
+        ActionId::ApproveProject => "approved for the project".to_owned(),
+        ActionId::Deny => "denied".to_owned(),
+        ActionId::Other(id) if id.is_empty() => "answered".to_owned(),
         other => format!("answered `{other}`"),
     }
 }

@@ -355,7 +355,7 @@ fn runtime() -> tokio::runtime::Runtime {
 
 fn approval(gate: &Gate, key: Option<&SigningKey>) -> Resolution {
     let mut resolution = Resolution {
-        action: "approve".to_owned(),
+        action: "approve".into(),
         value: Value::Null,
         by: "ada".to_owned(),
         at: Millis(gate.created_at.0 + 1),
@@ -458,7 +458,7 @@ fn recorded_decisions(env: &TestEnv) -> Vec<(String, bool)> {
         let decided = gates.iter().map(|gate| match &gate.status {
             GateStatus::Resolved { resolution } => {
                 assert_eq!(resolution.source, "mcp:elicitation");
-                (resolution.action.clone(), resolution.receipt.is_some())
+                (resolution.action.to_string(), resolution.receipt.is_some())
             }
             other => panic!("{other:?}"),
         });

@@ -8,10 +8,7 @@ use serde_json::{Map, json};
 use super::*;
 
 fn gate(actions: &[&str]) -> Gate {
-    let action = |id: &&str| Action {
-        id: (*id).to_owned(),
-        label: (*id).to_owned(),
-    };
+    let action = |id: &&str| Action::new(*id, *id);
     Gate {
         id: GateId::from("gate:s:t:i:k".to_owned()),
         kind: GateKind::Approval,
@@ -50,7 +47,7 @@ fn gate_takes_keys_only_after_the_grace_period_and_without_a_draft() {
     let later = now + Duration::from_secs(1);
     let decide = |action: &str| Effect::Decide {
         gate: gate(&[]).id,
-        action: action.to_owned(),
+        action: action.into(),
         value: Value::Null,
     };
     let all = ["approve", "approve_session", "approve_project", "deny"];
@@ -78,7 +75,7 @@ fn text_answers_a_question_and_edited_arguments_must_be_json() {
     let effects = press(&mut app, "blue\r", now);
     let expected = Effect::Decide {
         gate: gate(&[]).id,
-        action: "answer".to_owned(),
+        action: "answer".into(),
         value: Value::String("blue".to_owned()),
     };
     assert_eq!(effects, [expected]);

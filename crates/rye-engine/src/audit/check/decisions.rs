@@ -152,9 +152,7 @@ impl<'a> Verifier<'a> {
 /// How the executed call differs from the approved one.
 fn deviation_from_approval(gate: &Gate, chain: &str, args: Option<&str>) -> Option<String> {
     let resolution = match &gate.status {
-        GateStatus::Resolved { resolution } if resolution.action.starts_with("approve") => {
-            resolution
-        }
+        GateStatus::Resolved { resolution } if resolution.action.is_approval() => resolution,
         _ => return Some(format!("{chain} ran without approval")),
     };
     // A missing receipt is reported elsewhere.

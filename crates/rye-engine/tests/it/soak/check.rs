@@ -282,7 +282,7 @@ impl Findings {
                 ["prompt", session, prompt] => prompts.contains(&(session, prompt)),
                 ["decision", gate, action] => matches!(
                     gates.get(gate),
-                    Some(GateStatus::Resolved { resolution }) if resolution.action == action
+                    Some(GateStatus::Resolved { resolution }) if resolution.action == *action
                 ),
                 _ => false,
             };

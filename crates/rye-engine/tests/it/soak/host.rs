@@ -258,7 +258,7 @@ async fn finish_session(env: &TestEnv, data: SessionData) -> Result<(), StoreErr
         for gate in record.gates.iter().filter(|gate| gate.status.is_pending()) {
             let action = gate.actions.first().map(|it| it.id.clone());
             let decision = Decision {
-                action: action.unwrap_or_default(),
+                action: action.unwrap_or_else(|| "".into()),
                 value: Value::Null,
                 by: "ada".to_owned(),
                 source: "soak".to_owned(),

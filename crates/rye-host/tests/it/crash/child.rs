@@ -275,7 +275,7 @@ async fn respond(
         Person::RunsAgain => "run_again",
     };
     let decision = Decision {
-        action: action.to_owned(),
+        action: action.into(),
         value: match person {
             Person::Edits => json!({ "arguments": { "note": "slowly" } }),
             _ => Value::Null,

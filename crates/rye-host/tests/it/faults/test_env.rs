@@ -209,7 +209,7 @@ pub(crate) fn memory(name: &str) -> usize {
 
 pub(crate) fn decision(action: &str) -> Decision {
     Decision {
-        action: action.to_owned(),
+        action: action.into(),
         value: Value::Null,
         by: "ada".to_owned(),
         source: "test".to_owned(),

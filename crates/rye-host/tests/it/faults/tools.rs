@@ -60,7 +60,7 @@ impl Tool for TestTool {
                     let mut request = DecisionRequest::approval("may it", "may it?");
                     request.expires_in = time;
                     let answer = context.request_decision(request).await?;
-                    Ok(ToolOutput::text(answer.action))
+                    Ok(ToolOutput::text(answer.action.as_str()))
                 }
             }
         })

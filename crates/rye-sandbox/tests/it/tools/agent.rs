@@ -64,7 +64,7 @@ pub(crate) async fn run_turn(engine: &Engine, session: &Session) {
                 EventKind::TurnEnd { .. } => return,
                 EventKind::DecisionGate { gate } => {
                     let decision = Decision {
-                        action: "approve".to_owned(),
+                        action: "approve".into(),
                         value: Value::Null,
                         by: "ada".to_owned(),
                         source: "test".to_owned(),

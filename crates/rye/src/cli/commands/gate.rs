@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use rye_engine::Decision;
 use rye_engine::arguments::ARGUMENTS;
-use rye_engine::protocol::{Gate, Purpose, Resolution, Session};
+use rye_engine::protocol::{ActionId, Gate, Purpose, Resolution, Session};
 use rye_engine::store::PostOutcome;
-use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_host::engine::{EngineOptions, answer_command, with_engine};
 use rye_host::lookup::{is_expired, matching_gates, not_found};
 use rye_host::{TrustedKeys, store_project_approval};
@@ -28,9 +27,9 @@ pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
         GateCommand::List => list(context),
         GateCommand::Approve(args) => {
             let action = match args.scope {
-                ApprovalScope::Call => APPROVE,
-                ApprovalScope::Session => APPROVE_SESSION,
-                ApprovalScope::Project => APPROVE_PROJECT,
+                ApprovalScope::Call => ActionId::Approve,
+                ApprovalScope::Session => ActionId::ApproveSession,
+                ApprovalScope::Project => ActionId::ApproveProject,
             };
             let value = match &args.arguments {
                 Some(arguments) => json!({ ARGUMENTS: arguments }),
@@ -38,10 +37,10 @@ pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
             };
             answer(&args.gate, action, value, context)
         }
-        GateCommand::Deny(args) => answer(args, "deny", Value::Null, context),
+        GateCommand::Deny(args) => answer(args, ActionId::Deny, Value::Null, context),
         GateCommand::Answer(args) => {
             let value = args.value.clone().map_or(Value::Null, Value::String);
-            answer(&args.gate, &args.action, value, context)
+            answer(&args.gate, args.action.as_str().into(), value, context)
         }
     }
 }
@@ -201,7 +200,7 @@ fn describe(gate: &Gate, keys: &TrustedKeys) -> String {
     format!("{} ({state}): {}", gate.id, gate.title)
 }
 
-fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Outcome {
+fn answer(args: &GateArgs, action: ActionId, value: Value, context: &Context) -> Outcome {
     let gate = find(&args.gate, context)?;
     with_engine(context, EngineOptions::default(), async |engine| {
         let session = &gate.origin.session;
@@ -224,7 +223,7 @@ fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Out
         let keys = context.trusted_keys();
         let by = context.user_name()?;
         let decision = Decision {
-            action: action.to_owned(),
+            action: action.clone(),
             value,
             by: by.clone(),
             source: SOURCE.to_owned(),
@@ -242,7 +241,7 @@ fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Out
         };
         let repeated = is_repeated(engine.decide(&gate.id, decision).await?, &keys)?;
         let project = data.as_ref().and_then(session_project);
-        if action == APPROVE_PROJECT {
+        if action == ActionId::ApproveProject {
             let project = project.as_deref().unwrap_or(context.settings.project());
             let key = context.signing_key()?.cloned();
             store_project_approval(&gate, project, key, &by)?;
@@ -273,20 +272,20 @@ struct Answer {
     edited: Option<Value>,
     /// The gate after the decision, as JSON.
     gate: Value,
-    action: String,
+    action: ActionId,
     /// Whether the same decision was made before.
     repeated: bool,
     next: Option<String>,
 }
 
 impl Answer {
-    fn new(gate: &Gate, action: &str, repeated: bool, next: Option<String>) -> Self {
+    fn new(gate: &Gate, action: ActionId, repeated: bool, next: Option<String>) -> Self {
         Self {
             title: gate.title.clone(),
             body: gate.body.clone(),
             edited: edited_by_decision(gate).cloned(),
             gate: json!(gate),
-            action: action.to_owned(),
+            action,
             repeated,
             next,
         }

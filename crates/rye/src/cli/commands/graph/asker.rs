@@ -62,7 +62,7 @@ fn ask(runs: &Runs, gate: &Gate, by: &str, printer: Printer) -> Result<(), Failu
         return Ok(());
     };
     let decision = Decision {
-        action,
+        action: action.into(),
         value,
         by: by.to_owned(),
         source: SOURCE.to_owned(),
