@@ -60,13 +60,16 @@ pub(crate) enum Tool {
 }
 
 /// Programs that tests run, with their Debian packages.
-const TEST_PROGRAMS: [(&str, &str); 8] = [
+const TEST_PROGRAMS: [(&str, &str); 10] = [
     ("node", "nodejs"),
     ("npm", "npm"),
     ("openssl", "openssl"),
     ("ps", "procps"),
     ("python3", "python3"),
     ("ruby", "ruby"),
+    ("ssh", "openssh-client"),
+    // Often not on the PATH of an ordinary user.
+    ("/usr/sbin/sshd", "openssh-server"),
     ("strace", "strace"),
     ("unshare", "util-linux"),
 ];

@@ -161,15 +161,20 @@ pub enum SandboxKind {
     Local,
     /// The workspace itself, confined by the kernel.
     Confined,
+    /// The workspace, in a container.
+    Docker,
+    /// Another machine.
+    Remote,
 }
 
 impl From<rye_engine::protocol::SandboxKind> for SandboxKind {
-    /// The kind to use for a session of this kind; `Virtual` if it is not available here.
     fn from(kind: rye_engine::protocol::SandboxKind) -> Self {
         match kind {
             rye_engine::protocol::SandboxKind::Local => Self::Local,
             rye_engine::protocol::SandboxKind::Confined => Self::Confined,
-            _ => Self::Virtual,
+            rye_engine::protocol::SandboxKind::Docker => Self::Docker,
+            rye_engine::protocol::SandboxKind::Remote => Self::Remote,
+            rye_engine::protocol::SandboxKind::Virtual => Self::Virtual,
         }
     }
 }
@@ -245,6 +250,10 @@ pub fn builder_with_store(
             options.vault.clone(),
         )))
         .refresher(HttpRefresher)
-        .sandbox_provider(HostSandboxes::new(sandboxes, supervisor))
+        .sandbox_provider(HostSandboxes::new(
+            sandboxes,
+            options.vault.clone(),
+            supervisor,
+        ))
         .tools(rye_tools::tools()))
 }

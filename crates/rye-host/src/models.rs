@@ -52,18 +52,26 @@ impl Keys for VaultKeys {
     }
 
     fn secret(&self, name: &str) -> Result<Option<Zeroizing<String>>, String> {
-        let Some(vault) = &self.vault else {
-            return Ok(None);
-        };
-        let name: SecretName = name.parse().map_err(|error| format!("{error}"))?;
-        match vault.get(None, &name) {
-            Ok(opened) => {
-                let text = std::str::from_utf8(opened.secret.expose());
-                let text = text.map_err(|_| "the secret is not UTF-8 text".to_owned())?;
-                Ok(Some(Zeroizing::new(text.to_owned())))
-            }
-            Err(VaultError::NoSecret { .. }) => Ok(None),
-            Err(error) => Err(error.to_string()),
+        vault_secret(self.vault.as_ref(), name)
+    }
+}
+
+/// A secret of the vault; `None` if there is none of this name.
+pub(crate) fn vault_secret(
+    vault: Option<&Vault>,
+    name: &str,
+) -> Result<Option<Zeroizing<String>>, String> {
+    let Some(vault) = vault else {
+        return Ok(None);
+    };
+    let name: SecretName = name.parse().map_err(|error| format!("{error}"))?;
+    match vault.get(None, &name) {
+        Ok(opened) => {
+            let text = std::str::from_utf8(opened.secret.expose());
+            let text = text.map_err(|_| "the secret is not UTF-8 text".to_owned())?;
+            Ok(Some(Zeroizing::new(text.to_owned())))
         }
+        Err(VaultError::NoSecret { .. }) => Ok(None),
+        Err(error) => Err(error.to_string()),
     }
 }

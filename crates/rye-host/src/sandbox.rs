@@ -1,6 +1,7 @@
 //! Chooses and builds the sandbox of a session, and loads the policy of the confined one.
 
 mod provider;
+mod targets;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,8 +21,12 @@ use crate::policy_file::PolicyError;
 use crate::settings::Origin;
 
 pub(crate) use provider::HostSandboxes;
-pub use provider::SandboxOptions;
-pub use rye_sandbox::{Availability, ConfinementPolicy, Tier};
+pub use provider::{SandboxOptions, build_here};
+pub use rye_sandbox::{
+    Availability, ConfinementPolicy, SandboxServer, Secret, ServeError, ServeOptions, ServedKind,
+    Tier, tls_acceptor,
+};
+pub use targets::{TargetCheck, check_targets};
 
 /// The policy of the confined sandbox, relative to a space's `.ai/`.
 pub const SANDBOX_FILE: &str = "config/agent/sandbox.yaml";

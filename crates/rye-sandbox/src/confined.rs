@@ -5,6 +5,7 @@
 //! Commands run through the [launcher], a process that confines itself before it executes them.
 
 mod cgroup;
+mod guard;
 mod launcher;
 mod policy;
 mod probe;
@@ -36,12 +37,13 @@ use crate::LocalSandbox;
 use cgroup::Cgroup;
 use launcher::LaunchSpec;
 use policy::ResolvedPolicy;
-use protected::ProtectedFiles;
 use quarantine::Quarantine;
 
+pub(crate) use guard::WorkspaceGuard;
 pub use launcher::launch;
 pub use policy::{ConfinementPolicy, PROTECTED_NAMES, ResourceLimits};
 pub use probe::Availability;
+pub(crate) use protected::{GuardKind, ProtectedFiles};
 
 /// System directories that the file tools can read, as commands can.
 const SYSTEM: [&str; 4] = ["/usr", "/opt", "/bin", "/sbin"];
@@ -397,6 +399,21 @@ impl ConfinedSandbox {
         })
     }
 
+    /// Refuses a path that commands cannot write. What is protected is for the caller to ask about.
+    fn check_writable(&self, path: &str) -> Result<(), SandboxError> {
+        let real = self.local.real_path(&self.host_path(path))?;
+        let policy = &self.resolved;
+        let own = [policy.workspace.as_path(), self.tmp.path()];
+        let listed = policy.write.iter().map(PathBuf::as_path);
+        let is_writable = own.into_iter().chain(listed).any(|dir| {
+            real.starts_with(dir) || resolve(dir).is_some_and(|dir| real.starts_with(dir))
+        });
+        if is_writable {
+            return Ok(());
+        }
+        Err(SandboxError::Outside(path.to_owned()))
+    }
+
     fn is_tmp(&self, path: &str) -> bool {
         let real = self.local.real_path(&self.host_path(path));
         real.is_ok_and(|real| real.starts_with(self.tmp.path()))
@@ -484,7 +501,10 @@ impl Sandbox for ConfinedSandbox {
     }
 
     fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> SandboxFuture<'a, ()> {
-        Box::pin(async move { self.local.write(&self.host_path(path), bytes).await })
+        Box::pin(async move {
+            self.check_writable(path)?;
+            self.local.write(&self.host_path(path), bytes).await
+        })
     }
 
     fn write_resolved<'a>(
@@ -497,6 +517,7 @@ impl Sandbox for ConfinedSandbox {
             if self.resolve_path(path).await != *permitted {
                 return Err(SandboxError::PathChanged(path.to_owned()));
             }
+            self.check_writable(path)?;
             if self.is_tmp(path) {
                 return self.write(path, bytes).await;
             }
@@ -519,11 +540,24 @@ impl Sandbox for ConfinedSandbox {
     }
 
     fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
-        Box::pin(async move { self.local.mkdir(&self.host_path(path)).await })
+        Box::pin(async move {
+            self.check_writable(path)?;
+            self.local.mkdir(&self.host_path(path)).await
+        })
     }
 
     fn rm<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
-        Box::pin(async move { self.local.rm(&self.host_path(path)).await })
+        Box::pin(async move {
+            let host_path = self.host_path(path);
+            // A link is removed itself, wherever it points.
+            let link = Path::new(&host_path);
+            let is_link = self.local.workspace().join(link).is_symlink() && !path.ends_with('/');
+            match link.parent().and_then(Path::to_str).filter(|_| is_link) {
+                Some(parent) => self.check_writable(parent)?,
+                None => self.check_writable(path)?,
+            }
+            self.local.rm(&host_path).await
+        })
     }
 
     fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()> {

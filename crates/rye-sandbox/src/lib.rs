@@ -4,6 +4,8 @@
 //! processes, so it is safe and behaves the same on every machine. [`ConfinedSandbox`] works in a
 //! directory of this machine, and the kernel confines its commands to it. [`LocalSandbox`] works
 //! there too and **does not isolate anything**: commands run with all permissions of the user.
+//! [`RemoteSandbox`] is one of these on another machine or in a [container](DockerOptions), where a
+//! [`SandboxServer`] serves it.
 //!
 //! ```
 //! use rye_engine::sandbox::{Exec, Sandbox as _, ExecObserver};
@@ -27,18 +29,27 @@
 //! # }
 //! ```
 
+mod config;
 mod confined;
+mod docker;
 mod files;
 mod head_tail_buffer;
 mod local;
 mod memory;
 mod path;
+mod rpc;
 mod shell;
 
+pub use config::{DockerConfig, RemoteConfig, ServedKind};
 pub use confined::{
     Availability, ConfinedError, ConfinedSandbox, ConfinementPolicy, Launcher, PROTECTED_NAMES,
     PreparedCommand, ResourceLimits, Tier, launch,
 };
+pub use docker::DockerOptions;
 pub use files::Limits;
 pub use local::LocalSandbox;
 pub use memory::VirtualSandbox;
+pub use rpc::{
+    HttpsTarget, RemoteSandbox, SandboxServer, Secret, ServeError, ServeOptions, SshTarget,
+    tls_acceptor,
+};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::sandbox::{Availability, Tier};
 use crate::settings;
 use lillux::{PathContext as _, shell_word};
+use rye_sandbox::DockerConfig;
 
 use super::Checks;
 use crate::context::Context;
@@ -21,6 +22,7 @@ const INTERPRETERS: [(&str, &str); 4] = [
 pub(super) fn check(context: &Context, report: &mut Checks) {
     cache(context, report);
     sandbox(report);
+    targets(context, report);
     for (program, what) in INTERPRETERS {
         if let Some(path) = on_path(program) {
             report.ok(program, path.display().to_string());
@@ -59,6 +61,31 @@ fn sandbox(report: &mut Checks) {
         None => {
             let detail = format!("commands cannot be confined ({landlock}): {reason}");
             report.warn("sandbox", detail, fix());
+        }
+    }
+}
+
+/// Whether containers and the other machine can be used.
+fn targets(context: &Context, report: &mut Checks) {
+    // Another check reports a policy that cannot be read.
+    let (Ok((policy, _)), Ok(runtime)) = (
+        crate::sandbox::load_sandbox_policy(context.spaces()),
+        crate::engine::runtime(),
+    ) else {
+        return;
+    };
+    // Without configuration, nobody misses them.
+    if policy.docker == DockerConfig::default() && policy.remote.is_none() {
+        return;
+    }
+    let vault = context.vault();
+    let found = runtime.block_on(crate::sandbox::check_targets(&policy, vault.as_ref()));
+    runtime.shutdown_background();
+    for check in found {
+        if check.works {
+            report.ok(check.kind, check.detail);
+        } else {
+            report.warn(check.kind, check.detail, check.fix);
         }
     }
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use lillux::path_policy::ProtectedPaths;
 use lillux::process::Supervisor;
-use rye_engine::protocol::SandboxRef;
+use rye_engine::protocol::{SandboxId, SandboxRef};
 use rye_engine::sandbox::{
     OpenSandbox, Sandbox, SandboxError, SandboxFuture, SandboxProvider, SandboxSpec,
 };
-use rye_sandbox::{LocalSandbox, VirtualSandbox};
+use rye_items::vault::Vault;
+use rye_sandbox::{LocalSandbox, ServedKind, VirtualSandbox};
 
-use super::{ConfinementError, ConfinementPolicy, confined};
+use super::{ConfinementError, ConfinementPolicy, SANDBOX_FILE, confined, targets};
 use crate::SandboxKind;
 
 /// What the sandboxes of an engine have in common.
@@ -34,13 +35,19 @@ pub struct SandboxOptions {
 /// Builds a sandbox for each session.
 pub(crate) struct HostSandboxes {
     options: SandboxOptions,
+    vault: Option<Vault>,
     supervisor: Arc<Supervisor>,
 }
 
 impl HostSandboxes {
-    pub(crate) fn new(options: SandboxOptions, supervisor: Arc<Supervisor>) -> Self {
+    pub(crate) fn new(
+        options: SandboxOptions,
+        vault: Option<Vault>,
+        supervisor: Arc<Supervisor>,
+    ) -> Self {
         Self {
             options,
+            vault,
             supervisor,
         }
     }
@@ -52,31 +59,57 @@ impl HostSandboxes {
         workspace.unwrap_or_else(|| self.options.project.clone())
     }
 
-    fn build(&self, kind: SandboxKind, workspace: &Path) -> Result<Arc<dyn Sandbox>, SandboxError> {
-        let SandboxOptions {
-            project,
-            confinement,
-            protected,
-            ..
-        } = self.options.clone();
-        let supervisor = Arc::clone(&self.supervisor);
-        Ok(match kind {
-            SandboxKind::Virtual => Arc::new(VirtualSandbox::new()),
-            SandboxKind::Local => {
-                let local = LocalSandbox::new(workspace, supervisor).map_err(|error| {
-                    let dir = workspace.display();
-                    SandboxError::unavailable(format_args!(
-                        "cannot use the workspace {dir}: {error}"
-                    ))
-                })?;
-                Arc::new(local.protected(protected, project))
+    async fn build(
+        &self,
+        kind: SandboxKind,
+        workspace: &Path,
+        id: &SandboxId,
+    ) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        let served = match kind {
+            SandboxKind::Virtual => return Ok(Arc::new(VirtualSandbox::new())),
+            SandboxKind::Docker => {
+                let container = targets::docker(&self.options.confinement, workspace)?;
+                return Ok(Arc::new(container.open(id).await?));
             }
-            SandboxKind::Confined => {
-                let built = confined(workspace, supervisor, confinement, protected, project);
-                Arc::new(built?)
+            SandboxKind::Remote => {
+                let config = self.options.confinement.remote.as_ref();
+                let vault = self.vault.as_ref();
+                return Ok(Arc::new(targets::remote(config, vault, id).await?));
             }
-        })
+            SandboxKind::Local => ServedKind::Local,
+            SandboxKind::Confined => ServedKind::Confined,
+        };
+        build_here(served, workspace, &self.options, &self.supervisor)
     }
+}
+
+/// Builds a sandbox with processes of this machine.
+pub fn build_here(
+    kind: ServedKind,
+    workspace: &Path,
+    options: &SandboxOptions,
+    supervisor: &Arc<Supervisor>,
+) -> Result<Arc<dyn Sandbox>, SandboxError> {
+    let SandboxOptions {
+        project,
+        confinement,
+        protected,
+        ..
+    } = options.clone();
+    let supervisor = Arc::clone(supervisor);
+    Ok(match kind {
+        ServedKind::Local => {
+            let local = LocalSandbox::new(workspace, supervisor).map_err(|error| {
+                let dir = workspace.display();
+                SandboxError::unavailable(format_args!("cannot use the workspace {dir}: {error}"))
+            })?;
+            Arc::new(local.protected(protected, project))
+        }
+        ServedKind::Confined => {
+            let built = confined(workspace, supervisor, confinement, protected, project);
+            Arc::new(built?)
+        }
+    })
 }
 
 impl From<ConfinementError> for SandboxError {
@@ -92,8 +125,15 @@ impl SandboxProvider for HostSandboxes {
     fn create<'a>(&'a self, spec: &'a SandboxSpec) -> SandboxFuture<'a, OpenSandbox> {
         Box::pin(async move {
             let workspace = self.workspace(spec.workspace.as_deref());
-            let sandbox = self.build(self.options.kind, &workspace)?;
-            let reference = SandboxRef::new(sandbox.kind(), sandbox.working_dir());
+            let id = SandboxId::new();
+            let sandbox = self.build(self.options.kind, &workspace, &id).await?;
+            let workspace = sandbox.working_dir();
+            let target = sandbox.location().filter(|_| workspace.is_none());
+            let reference = SandboxRef {
+                id,
+                target,
+                ..SandboxRef::new(sandbox.kind(), workspace)
+            };
             Ok(OpenSandbox { reference, sandbox })
         })
     }
@@ -102,7 +142,22 @@ impl SandboxProvider for HostSandboxes {
         Box::pin(async move {
             let workspace = self.workspace(reference.workspace.as_deref());
             let kind = self.options.resume_in;
-            self.build(kind.unwrap_or_else(|| reference.kind.into()), &workspace)
+            let kind = kind.unwrap_or_else(|| reference.kind.into());
+            let sandbox = self.build(kind, &workspace, &reference.id).await?;
+            // The record names the machine, but only the user's configuration chooses it.
+            match (&reference.target, sandbox.location()) {
+                (Some(recorded), Some(found))
+                    if kind == SandboxKind::Remote && *recorded != found =>
+                {
+                    Err(SandboxError::Unavailable {
+                        reason: format!(
+                            "the session works in {recorded}, but {SANDBOX_FILE} names {found}"
+                        ),
+                        hint: Some("rye help sandbox".to_owned()),
+                    })
+                }
+                _ => Ok(sandbox),
+            }
         })
     }
 }

@@ -8,6 +8,8 @@ use lillux::Hash;
 use rye_engine::protocol::ProjectAccess;
 use serde::{Deserialize, Serialize};
 
+use crate::config::{DockerConfig, RemoteConfig};
+
 /// Names of files and directories that decide what programs do later. They are read-only at any
 /// depth of the workspace.
 pub const PROTECTED_NAMES: [&str; 11] = [
@@ -67,6 +69,10 @@ pub struct ConfinementPolicy {
     pub environment: Vec<String>,
     /// Limits of each command.
     pub limits: ResourceLimits,
+    /// Containers of the `docker` sandbox.
+    pub docker: DockerConfig,
+    /// The machine of the `remote` sandbox.
+    pub remote: Option<RemoteConfig>,
 }
 
 /// Resource limits of a command.
@@ -94,6 +100,12 @@ const DEFAULT_OPEN_FILES: u64 = 16 * 1024;
 impl ConfinementPolicy {
     /// Adds the lists of a less specific policy, and those of its limits that are not set here.
     pub fn merge(&mut self, other: Self) {
+        let docker = other.docker;
+        let own = &mut self.docker;
+        own.image = own.image.take().or(docker.image);
+        own.network = own.network.take().or(docker.network);
+        own.socket = own.socket.take().or(docker.socket);
+        self.remote = self.remote.take().or(other.remote);
         self.read.extend(other.read);
         self.write.extend(other.write);
         self.protect.extend(other.protect);

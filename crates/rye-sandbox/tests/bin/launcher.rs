@@ -1,7 +1,8 @@
 //! A program for tests that runs commands in the confined sandbox, and is its own launcher.
 //!
 //! `rye-sandbox-launcher run TIER WORKSPACE COMMAND…` runs a command; `RYE_TEST_LIMITS=1` sets low
-//! limits, `RYE_TEST_PRIVATE=PATH` hides a path. Every other call is one of the launcher.
+//! limits, `RYE_TEST_PRIVATE=PATH` hides a path. `sandbox serve --stdio --sandbox KIND --workspace
+//! DIR` serves a sandbox, as `rye` does. Every other call is one of the launcher.
 
 #![expect(clippy::unwrap_used, reason = "a test program may panic")]
 
@@ -10,15 +11,49 @@ use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use lillux::path_policy::ProtectedPaths;
 use lillux::process::{Exit, Supervisor};
-use rye_sandbox::{ConfinedSandbox, ConfinementPolicy, Launcher, ResourceLimits, Tier};
+use rye_engine::sandbox::Sandbox;
+use rye_sandbox::{
+    Availability, ConfinedSandbox, ConfinementPolicy, Launcher, LocalSandbox, ResourceLimits,
+    SandboxServer, ServeOptions, Tier,
+};
+
+/// Serves a sandbox on the standard streams.
+fn serve(arguments: &[OsString]) -> ExitCode {
+    let (kind, workspace) = (arguments[4].to_str().unwrap(), &arguments[6]);
+    let supervisor = Supervisor::start().unwrap();
+    let sandbox: Arc<dyn Sandbox> = if kind == "local" {
+        Arc::new(LocalSandbox::new(workspace, supervisor).unwrap())
+    } else {
+        let launcher = Launcher::new(std::env::current_exe().unwrap(), [] as [&str; 0]);
+        let tier = Availability::probe_tier(&launcher).unwrap();
+        let policy = ConfinementPolicy::default();
+        let built = ConfinedSandbox::new(workspace, supervisor, launcher, tier, policy);
+        Arc::new(built.unwrap())
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let server = SandboxServer::new(sandbox, ServeOptions::default());
+        let served = server.serve_stdio(tokio::io::stdin(), tokio::io::stdout());
+        served.await.unwrap();
+    });
+    runtime.shutdown_background();
+    ExitCode::SUCCESS
+}
 
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if arguments.first().is_none_or(|it| it != "run") {
-        return rye_sandbox::launch(arguments);
+    match arguments.first().and_then(|it| it.to_str()) {
+        Some("run") => {}
+        Some("sandbox") => return serve(&arguments),
+        _ => return rye_sandbox::launch(arguments),
     }
     let command = arguments.split_off(3);
     let tier = match arguments[1].to_str() {

@@ -13,11 +13,13 @@ use rye_sandbox::{
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
+use crate::remote;
+
 /// Records the events of a command.
 #[derive(Default)]
-struct Recorder {
+pub(crate) struct Recorder {
     processes: Mutex<Vec<String>>,
-    text: Mutex<String>,
+    pub(crate) text: Mutex<String>,
     changed: Notify,
 }
 
@@ -35,7 +37,7 @@ impl ExecObserver for Recorder {
 
 impl Recorder {
     /// Waits for output.
-    async fn text(&self) -> String {
+    pub(crate) async fn text(&self) -> String {
         loop {
             let text = self.text.lock().unwrap().clone();
             if !text.is_empty() {
@@ -46,7 +48,7 @@ impl Recorder {
     }
 
     /// Waits for the start of a process and for its output, in any order.
-    async fn start_and_output(&self) -> (String, String) {
+    pub(crate) async fn start_and_output(&self) -> (String, String) {
         loop {
             let text = self.text().await;
             if let Some(process) = self.processes.lock().unwrap().first() {
@@ -57,13 +59,19 @@ impl Recorder {
     }
 }
 
-/// All sandboxes, and the directories of those on this machine.
-fn sandboxes() -> [(Arc<dyn Sandbox>, Option<TempDir>); 3] {
-    let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    [
+/// All sandboxes, and the directories of those with processes.
+async fn sandboxes() -> Vec<(Arc<dyn Sandbox>, Option<TempDir>)> {
+    let [first, second, third, fourth, fifth] = [(); 5].map(|()| tempfile::tempdir().unwrap());
+    let https = remote::https(Arc::new(local(&third))).await;
+    let stdio = remote::stdio(&fourth).await;
+    let docker = remote::docker(&fifth).await;
+    vec![
         (Arc::new(VirtualSandbox::new()), None),
         (Arc::new(local(&first)), Some(first)),
         (Arc::new(confined(&second)), Some(second)),
+        (Arc::new(https), Some(third)),
+        (Arc::new(stdio), Some(fourth)),
+        (Arc::new(docker), Some(fifth)),
     ]
 }
 
@@ -75,11 +83,11 @@ fn confined(dir: &TempDir) -> ConfinedSandbox {
     ConfinedSandbox::new(dir.path(), supervisor, launcher, tier, policy).unwrap()
 }
 
-fn local(dir: &TempDir) -> LocalSandbox {
+pub(crate) fn local(dir: &TempDir) -> LocalSandbox {
     LocalSandbox::new(dir.path(), Supervisor::start().unwrap()).unwrap()
 }
 
-fn script(command: &str) -> Exec {
+pub(crate) fn script(command: &str) -> Exec {
     Exec {
         command: command.to_owned(),
         timeout: Some(Duration::from_mins(1)),
@@ -93,7 +101,7 @@ async fn run(sandbox: &dyn Sandbox, exec: Exec) -> ExecOutput {
 
 #[tokio::test]
 async fn written_bytes_are_read_back() {
-    for (sandbox, _dir) in sandboxes() {
+    for (sandbox, _dir) in sandboxes().await {
         let long = vec![7; 100_000];
         for bytes in [b"".as_slice(), b"short", b"\xff\0", &long, b"again"] {
             sandbox.write("a/b/c.bin", bytes).await.unwrap();
@@ -105,7 +113,7 @@ async fn written_bytes_are_read_back() {
 
 #[tokio::test]
 async fn files_and_directories_are_listed_in_order() {
-    for (sandbox, _dir) in sandboxes() {
+    for (sandbox, _dir) in sandboxes().await {
         for path in ["d/z", "d/a/x", "d/.h", "d/b"] {
             sandbox.write(path, b"123").await.unwrap();
         }
@@ -128,7 +136,7 @@ async fn files_and_directories_are_listed_in_order() {
 
 #[tokio::test]
 async fn directories_are_created_and_removed() {
-    for (sandbox, _dir) in sandboxes() {
+    for (sandbox, _dir) in sandboxes().await {
         sandbox.mkdir("a/b/c").await.unwrap();
         sandbox.mkdir("a/b/c").await.unwrap();
         sandbox.write("a/b/f", b"x").await.unwrap();
@@ -145,7 +153,7 @@ async fn directories_are_created_and_removed() {
 
 #[tokio::test]
 async fn missing_and_unusable_paths_are_errors() {
-    for (sandbox, _dir) in sandboxes() {
+    for (sandbox, _dir) in sandboxes().await {
         sandbox.write("file", b"x").await.unwrap();
         sandbox.mkdir("dir").await.unwrap();
         let kind = sandbox.kind();
@@ -173,7 +181,7 @@ async fn missing_and_unusable_paths_are_errors() {
 
 #[tokio::test]
 async fn command_returns_its_output_and_exit_code() {
-    for (sandbox, _dir) in sandboxes() {
+    for (sandbox, _dir) in sandboxes().await {
         sandbox.write("in.txt", b"b\na\n").await.unwrap();
         let executed = run(&*sandbox, script("sort < in.txt; echo bad >&2; exit 3")).await;
         let expected = ExecOutput {
@@ -194,7 +202,7 @@ async fn command_returns_its_output_and_exit_code() {
 
 #[tokio::test]
 async fn command_has_working_directory_variables_and_input() {
-    for (sandbox, _dir) in sandboxes() {
+    for (sandbox, _dir) in sandboxes().await {
         sandbox.mkdir("sub").await.unwrap();
         let exec = Exec {
             cwd: Some("sub".into()),
@@ -214,7 +222,7 @@ async fn command_has_working_directory_variables_and_input() {
 
 #[tokio::test]
 async fn middle_of_long_output_is_dropped() {
-    for (sandbox, _dir) in sandboxes() {
+    for (sandbox, _dir) in sandboxes().await {
         let exec = Exec {
             max_output: Some(100),
             ..script("seq 1 100000; seq 1 3 >&2")
@@ -234,7 +242,7 @@ async fn middle_of_long_output_is_dropped() {
 
 #[tokio::test]
 async fn timeout_ends_a_command() {
-    for (sandbox, _dir) in sandboxes() {
+    for (sandbox, _dir) in sandboxes().await {
         let start = Instant::now();
         let exec = Exec {
             timeout: Some(Duration::from_millis(200)),
@@ -252,7 +260,7 @@ async fn timeout_ends_a_command() {
 
 #[tokio::test]
 async fn output_is_reported_while_the_command_runs() {
-    for (sandbox, _dir) in sandboxes() {
+    for (sandbox, _dir) in sandboxes().await {
         let recorder = Recorder::default();
         let exec = sandbox.exec(script("echo started; sleep 300"), &recorder);
         tokio::select! {
@@ -264,7 +272,7 @@ async fn output_is_reported_while_the_command_runs() {
 
 #[tokio::test]
 async fn commands_run_concurrently() {
-    for (sandbox, _dir) in sandboxes() {
+    for (sandbox, _dir) in sandboxes().await {
         let start = Instant::now();
         let runs = (0..20).map(|number| {
             let sandbox = Arc::clone(&sandbox);
@@ -285,7 +293,7 @@ async fn commands_run_concurrently() {
 
 #[tokio::test]
 async fn killing_an_unknown_process_has_no_effect() {
-    for (sandbox, _dir) in sandboxes() {
+    for (sandbox, _dir) in sandboxes().await {
         for process in ["", "nonsense", "1:1:00000000", "999999999:1:00000000"] {
             sandbox.kill(process).await;
         }

@@ -21,7 +21,7 @@ pub(crate) use config::{AcceptArgs, ConfigCommand};
 pub(crate) use engine::{
     ApprovalScope, ChatArgs, CompactArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand,
     ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, SandboxCommand, SandboxRunArgs,
-    SessionArgs, SessionCommand, ThreadArgs, TitleArgs, VerifySessionArgs,
+    SandboxServeArgs, SessionArgs, SessionCommand, ThreadArgs, TitleArgs, VerifySessionArgs,
 };
 pub(crate) use execute::{
     CallOptions, CarryOutArgs, ExecuteArgs, RunCommand, TailArgs, ToolSandboxChoice, TraceChoice,

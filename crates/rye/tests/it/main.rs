@@ -44,6 +44,7 @@ mod paths;
 mod prompt;
 mod prompt_events;
 mod read_only;
+mod remote_sandbox;
 mod resume;
 mod sandbox;
 mod search;

@@ -166,6 +166,10 @@ pub(crate) enum SandboxChoice {
     Local,
     /// The project directory, confined by the kernel: no network and no other files
     Confined,
+    /// The project directory, in a container of Docker or Podman
+    Docker,
+    /// The machine that `sandbox.yaml` names
+    Remote,
 }
 
 impl From<SandboxChoice> for SandboxKind {
@@ -174,6 +178,8 @@ impl From<SandboxChoice> for SandboxKind {
             SandboxChoice::Virtual => Self::Virtual,
             SandboxChoice::Local => Self::Local,
             SandboxChoice::Confined => Self::Confined,
+            SandboxChoice::Docker => Self::Docker,
+            SandboxChoice::Remote => Self::Remote,
         }
     }
 }
@@ -468,6 +474,68 @@ pub(crate) enum SandboxCommand {
         rye sandbox run --workspace /tmp/scratch -- bash -c 'echo $HOME'"
     )]
     Run(SandboxRunArgs),
+    /// Serve a sandbox to sessions on other machines
+    #[command(
+        after_help = "With --stdio, the client is at the other end of ssh; this is what `--sandbox remote` starts.\n\
+        With --listen, clients need the secret of --token-file, which has at least 32 characters.\n\n\
+        Examples:\n  \
+        rye sandbox serve --stdio --workspace /srv/work\n  \
+        rye sandbox serve --listen 0.0.0.0:7443 --workspace /srv/work --token-file secret \\\n    \
+        --tls-cert cert.pem --tls-key key.pem"
+    )]
+    Serve(SandboxServeArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("transport").required(true).args(["stdio", "listen"]))]
+pub(crate) struct SandboxServeArgs {
+    /// Directory of the sandbox
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: PathBuf,
+    /// Kind of sandbox
+    #[arg(long, value_enum, default_value = "confined", value_name = "KIND")]
+    pub(crate) sandbox: ServedChoice,
+    /// Serve one client on standard input and output
+    #[arg(long)]
+    pub(crate) stdio: bool,
+    /// Serve clients that connect to this address
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "token_file")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+    /// File with the secret from which clients derive their tokens
+    #[arg(long, value_name = "FILE", conflicts_with = "stdio")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// PEM file with the certificate chain; required unless ADDRESS is this machine's
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_key",
+        conflicts_with = "stdio"
+    )]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// PEM file with the private key of the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// End the commands of a client after this many seconds without a sign of life
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub(crate) client_timeout: u64,
+}
+
+/// A sandbox that can be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServedChoice {
+    /// The directory, confined by the kernel
+    Confined,
+    /// The directory, without confinement
+    Local,
+}
+
+impl From<ServedChoice> for rye_host::sandbox::ServedKind {
+    fn from(choice: ServedChoice) -> Self {
+        match choice {
+            ServedChoice::Confined => Self::Confined,
+            ServedChoice::Local => Self::Local,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

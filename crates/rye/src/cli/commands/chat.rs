@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use anstream::{AutoStream, ColorChoice};
+use clap::ValueEnum as _;
 use rye_chat::{Chat, ChatError, ChatHost, Options};
 use rye_engine::BoxFuture;
 use rye_engine::model::Models as _;
@@ -79,17 +80,13 @@ fn chat_options(args: &ChatArgs, context: &Context, workspace: &Path) -> Result<
     let state = context.settings.state_dir.as_ref();
     // With --json, standard output is for the document.
     let use_stderr = context.printer.json;
-    let sandbox = match args.sandbox.map(Into::into) {
-        Some(rye_host::SandboxKind::Local) => "local",
-        Some(rye_host::SandboxKind::Confined) => "confined",
-        Some(rye_host::SandboxKind::Virtual) => "virtual",
-        // The session knows its sandbox.
-        None => "",
-    };
+    // Without a choice, the session knows its sandbox.
+    let sandbox = args.sandbox.and_then(|it| it.to_possible_value());
+    let sandbox = sandbox.map(|it| it.get_name().to_owned());
     Ok(Options {
         thread: args.thread.clone(),
         model: args.model.clone(),
-        sandbox: sandbox.to_owned(),
+        sandbox: sandbox.unwrap_or_default(),
         workspace: workspace.to_owned(),
         history: state.map(|state| state.value.join("chat-history")),
         colours: ColorChoice::Never

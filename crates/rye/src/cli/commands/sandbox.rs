@@ -1,12 +1,17 @@
 //! `rye sandbox`: checks what this machine can confine, and runs commands in the sandbox.
 
+mod serve;
+
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use lillux::process::Exit;
 use rye_host::engine::{confinement, runtime, start_supervisor};
-use rye_host::sandbox::{Availability, ConfinementError, Tier, confined_in, launcher};
+use rye_host::sandbox::{
+    Availability, ConfinementError, TargetCheck, Tier, check_targets, confined_in, launcher,
+};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::args::{SandboxCommand, SandboxRunArgs};
@@ -17,21 +22,36 @@ use crate::cli::printer::{Outcome, Report};
 
 pub(crate) fn run(command: SandboxCommand, context: &Context) -> Outcome {
     match command {
-        SandboxCommand::Check => check(),
+        SandboxCommand::Check => check(context),
         SandboxCommand::Run(args) => run_command(args, context),
+        SandboxCommand::Serve(args) => serve::run(&args, context),
     }
 }
 
-fn check() -> Outcome {
+fn check(context: &Context) -> Outcome {
     let launcher = launcher().ok_or(ConfinementError::NoLauncher)?;
-    Ok(Box::new(CheckReport(Availability::probe(launcher))))
+    let availability = Availability::probe(launcher);
+    let (policy, vault) = (confinement(context)?, context.vault());
+    let runtime = runtime()?;
+    let targets = runtime.block_on(check_targets(&policy, vault.as_ref()));
+    runtime.shutdown_background();
+    Ok(Box::new(CheckReport {
+        availability,
+        targets,
+    }))
 }
 
-struct CheckReport(Availability);
+#[derive(Serialize)]
+struct CheckReport {
+    #[serde(flatten)]
+    availability: Availability,
+    /// Containers and other machines.
+    targets: Vec<TargetCheck>,
+}
 
 impl Report for CheckReport {
     fn json(&self) -> Value {
-        serde_json::to_value(&self.0).unwrap_or_default()
+        serde_json::to_value(self).unwrap_or_default()
     }
 
     fn show(&self, page: &mut Page) {
@@ -42,7 +62,7 @@ impl Report for CheckReport {
             landlock_abi,
             fix,
             cgroup_controllers,
-        } = &self.0;
+        } = &self.availability;
         match tier {
             Some(Tier::Full) => page.line(format_args!(
                 "{}: commands are confined by namespaces, Landlock and seccomp",
@@ -77,11 +97,19 @@ impl Report for CheckReport {
         if let Some(fix) = fix {
             page.line(format_args!("  {}: {}", paint(HELP, "fix"), sanitize(fix)));
         }
+        for target in &self.targets {
+            let state = if target.works { GOOD } else { BAD };
+            let detail = sanitize(&target.detail);
+            page.line(format_args!("{}: {detail}", paint(state, target.kind)));
+            if let Some(fix) = &target.fix {
+                page.line(format_args!("  {}: {}", paint(HELP, "fix"), sanitize(fix)));
+            }
+        }
     }
 
     fn failure(&self) -> Option<Failure> {
         let message = "this machine cannot confine commands";
-        self.0
+        self.availability
             .tier
             .is_none()
             .then(|| Failure::failed("sandbox", message).hint("rye help sandbox"))
