@@ -124,10 +124,8 @@ impl fmt::Debug for Confinement {
 
 /// The declaration of the link nearest to the tool. The error names the item and the mistake.
 pub(crate) fn declared(links: &[Link]) -> Result<Option<ToolSandbox>, ExecuteError> {
-    let mut all = links
-        .iter()
-        .map(|link| (link.id().to_string(), &*link.metadata));
-    let first = all.find_map(|(id, metadata)| parse(&id, metadata).transpose());
+    let declarations = |link: &Link| parse(link.id().as_str(), &link.metadata).transpose();
+    let first = links.iter().find_map(declarations);
     first.transpose()
 }
 
