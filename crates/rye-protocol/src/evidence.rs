@@ -52,6 +52,7 @@ pub struct Receipt {
     /// The tool call.
     pub call: CallId,
     /// The id of the chosen action.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub action: ActionId,
     /// The chain hash, if the tool is an item.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -59,7 +59,6 @@ pub enum GateKind {
     strum::AsRefStr,
     strum::EnumString,
 )]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum ActionId {
@@ -123,6 +122,7 @@ impl PartialEq<&str> for ActionId {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Action {
     /// Identifies the action in [`Resolution::action`].
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: ActionId,
     /// Label for people.
     pub label: String,
@@ -193,6 +193,7 @@ pub struct GateOrigin {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resolution {
     /// The id of the chosen action.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub action: ActionId,
     /// Additional answer, such as free text.
     #[serde(default, skip_serializing_if = "Value::is_null")]
