@@ -66,7 +66,11 @@ const IMPATIENT: Duration = Duration::from_secs(2);
 async fn wait_for(path: &Path) {
     let start = Instant::now();
     while !path.exists() {
-        assert!(start.elapsed() < Duration::from_secs(30), "{path:?}");
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "{}",
+            path.display()
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -100,7 +104,8 @@ async fn command_continues_after_a_loss_of_the_network() {
         std::fs::write(dir.path().join("go"), "").unwrap();
     };
     let (output, ()) = tokio::join!(sandbox.exec(script(command), &recorder), cut);
-    let expected: String = (1..=6000).map(|number| format!("{number}\n")).collect();
+    let lines: Vec<_> = (1..=6000).map(|number| number.to_string()).collect();
+    let expected = format!("{}\n", lines.join("\n"));
     let output: ExecOutput = output.unwrap();
     assert_eq!(
         (output.stdout, output.exit_code),
