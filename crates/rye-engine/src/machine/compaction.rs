@@ -149,7 +149,11 @@ impl Step<'_> {
         self.machine.thread.tokens = done.tokens;
         self.add_usage(done.usage);
         let continuation = Continuation {
-            limits: continuation.limits.remaining(&done.usage),
+            // The summary is not a turn.
+            limits: continuation.limits.remaining(&Usage {
+                turns: 0,
+                ..done.usage
+            }),
             ..continuation
         };
         let is_summarised = entry.is_some();

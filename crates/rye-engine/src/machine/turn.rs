@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use rye_protocol::{
     Call, CallState, CompactionReason, Continuation, EntryKind, ErrorCode, ErrorInfo, EventKind,
-    LimitKind, Message, Op, Part, Phase, PromptStatus, QueuedPrompt, ResultStatus, Role, Synthetic,
-    Thread, Turn, TurnEnd, Usage,
+    LimitKind, Limits, Message, Op, Part, Phase, PromptStatus, QueuedPrompt, ResultStatus, Role,
+    Synthetic, Thread, Turn, TurnEnd, Usage,
 };
 use serde_json::Value;
 
@@ -294,9 +294,13 @@ impl Step<'_> {
             let mut prompt = self.machine.prompts.remove(at);
             prompt.status = status;
             let limits = prompt.limits.remaining(&turn.usage);
-            // A summary counts against the limits too. If none of them is left, the next prompt
-            // compacts.
-            let is_affordable = limits
+            // The tokens of a summary count against the limits too, but it is not a turn. If none
+            // are left, the next prompt compacts.
+            let budget = Limits {
+                turns: None,
+                ..limits
+            };
+            let is_affordable = budget
                 .reached(&Usage::default(), self.context.now)
                 .is_none();
             let is_over = status == PromptStatus::Done && is_affordable;

@@ -422,7 +422,7 @@ fn continuation_uses_the_model_and_limits_of_the_prompt() {
     let output = env.run(&prompt(&["go", "--max-turns", "2"]));
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(output.stdout, b"the answer\n");
-    // The third model call is the summary, which doesn't count for the prompt.
+    // The third model call is the summary, which is not a turn of the prompt.
     let output = env.run(&prompt(&["go", "--max-turns", "3"]));
     assert_eq!(output.stdout, b"the answer\n\nnoted\n", "{output:?}");
 
