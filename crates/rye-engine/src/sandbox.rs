@@ -4,6 +4,7 @@ mod provider;
 mod walk;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::path_policy::PathClass;
@@ -152,6 +153,33 @@ pub struct ExecOutput {
     /// Files that decide what programs do later and that the command created, such as `.git`. The
     /// sandbox moved them away; [`Sandbox::settle_quarantined`] restores or removes them.
     pub quarantined: Vec<String>,
+    /// Connections that the sandbox refused, each with the reason: `crates.io:443: not allowed`.
+    pub refused_connections: Vec<String>,
+}
+
+/// What one command or file operation may use in addition to the sandbox's policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Grants {
+    /// Paths outside of the workspace that it can read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<String>,
+    /// Paths outside of the workspace, or protected ones, that it can write.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<String>,
+    /// Hosts that it can connect to: `crates.io` or `crates.io:443`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub network: Vec<String>,
+    /// Runs it without the sandbox.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unconfined: bool,
+}
+
+impl Grants {
+    /// Whether nothing is granted.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What a sandbox confines. Approval rules depend on this, not on the kind of sandbox, so that a
@@ -196,6 +224,8 @@ pub enum FileAccess {
 pub enum NetworkAccess {
     /// Commands have no network.
     None,
+    /// Hosts that the policy or a person allows, through a proxy.
+    Proxied,
     /// The network of the machine.
     Host,
 }
@@ -233,10 +263,10 @@ impl Confinement {
         }
     }
 
-    /// Whether a command can affect nothing outside of the sandbox.
+    /// Whether a command can affect nothing outside of the sandbox that the policy does not name.
     pub fn confines_commands(&self) -> bool {
         self.files != FileAccess::Host
-            && self.network == NetworkAccess::None
+            && self.network != NetworkAccess::Host
             && self.processes != ProcessAccess::Host
     }
 }
@@ -247,6 +277,12 @@ pub trait ExecObserver: Send + Sync {
     fn on_start(&self, process: &str);
     /// The command has printed something.
     fn on_output(&self, text: &str);
+    /// The command connects to a host that the policy does not mention: `crates.io:443`. Returns
+    /// whether a person allows it. The command continues to run meanwhile.
+    fn approve_connection<'a>(&'a self, target: &'a str) -> BoxFuture<'a, bool> {
+        let _ = target;
+        Box::pin(std::future::ready(false))
+    }
 }
 
 /// Future of a sandbox operation.
@@ -323,6 +359,15 @@ pub trait Sandbox: Send + Sync + 'static {
     fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()>;
     /// Resolves the links of a path; a confining sandbox refuses paths that lead outside.
     fn resolve_path<'a>(&'a self, path: &'a str) -> BoxFuture<'a, ResolvedPath>;
+
+    /// The same sandbox with a policy that also allows the grants. Its
+    /// [confinement](Self::confinement) states the hash of that policy.
+    fn widened(&self, _: &Grants) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        Err(SandboxError::Unusable {
+            path: format!("the {} sandbox", self.kind()),
+            reason: "its limits are fixed".to_owned(),
+        })
+    }
 
     /// Restores files of [`ExecOutput::quarantined`] if `keep` is true, and removes them otherwise.
     fn settle_quarantined<'a>(&'a self, paths: &'a [String], keep: bool) -> SandboxFuture<'a, ()> {

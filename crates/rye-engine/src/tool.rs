@@ -29,9 +29,9 @@ use lillux::redact::{RedactStream, Redactor};
 
 pub(crate) use approval::request_approval;
 pub use approval::{
-    ApprovalRequirement, DRIFT, RESOLVED_PATH, TOOL_ID, WORKING_DIR, resolve_approval,
+    ApprovalRequirement, DRIFT, RESOLVED_PATH, SANDBOX, TOOL_ID, WORKING_DIR, resolve_approval,
 };
-pub use request::{DecisionRequest, VAULT};
+pub use request::{DecisionRequest, VAULT, WHILE_RUNNING};
 pub use rye_protocol::EffectClass;
 
 /// Definition of a tool.

@@ -21,7 +21,9 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::failure_from::UNWRITABLE_STATE;
 use crate::replay::{self, CurrentSetup, ReplayOutcome};
-use crate::sandbox::{ConfinementPolicy, SandboxOptions, default_kind, load_sandbox_policy};
+use crate::sandbox::{
+    ConfinementPolicy, SandboxOptions, Tier, default_kind, load_sandbox_policy, strongest_tier,
+};
 use crate::settings;
 use crate::{
     Catalogue, FileGuides, HostError, MetaTools, SandboxKind, SqliteStore, builder_with_store,
@@ -231,6 +233,10 @@ pub fn database(context: &Context) -> Result<PathBuf, Failure> {
 pub fn confinement(context: &Context) -> Result<ConfinementPolicy, Failure> {
     let (policy, ignored) = load_sandbox_policy(context.spaces())?;
     context.warn_ignored(&ignored);
+    if policy.network.is_enabled() && matches!(strongest_tier(), Ok(Tier::Landlock)) {
+        let text = "commands have no network: the tier `landlock` cannot restrict it to hosts";
+        context.reporter().warn(text, Some("rye sandbox check"));
+    }
     Ok(policy)
 }
 

@@ -12,7 +12,9 @@ use lillux::path_policy::ProtectedPaths;
 use lillux::process::Supervisor;
 use rye_items::Spaces;
 use rye_items::trust::IgnoredFile;
-use rye_sandbox::{ConfinedError, ConfinedSandbox, Launcher};
+use rye_items::vault::{SecretName, Vault};
+use rye_sandbox::{ConfinedError, ConfinedSandbox, Launcher, SecretSource, SystemResolver};
+use zeroize::Zeroizing;
 
 use crate::SandboxKind;
 use crate::config::{self, ConfigFiles};
@@ -113,6 +115,7 @@ pub(crate) fn default_kind(
         policy.clone(),
         context.protected(),
         project.value.clone(),
+        context.vault(),
     );
     match built {
         Ok(_) => SandboxKind::Confined,
@@ -132,8 +135,11 @@ pub fn confined(
     policy: ConfinementPolicy,
     protected: ProtectedPaths,
     project: PathBuf,
+    vault: Option<Vault>,
 ) -> Result<ConfinedSandbox, ConfinementError> {
-    confined_in(None, workspace, supervisor, policy, protected, project)
+    confined_in(
+        None, workspace, supervisor, policy, protected, project, vault,
+    )
 }
 
 /// Like [`confined`], in a given tier.
@@ -144,6 +150,7 @@ pub fn confined_in(
     policy: ConfinementPolicy,
     protected: ProtectedPaths,
     project: PathBuf,
+    vault: Option<Vault>,
 ) -> Result<ConfinedSandbox, ConfinementError> {
     let launcher = launcher().ok_or(ConfinementError::NoLauncher)?;
     let tier = match tier {
@@ -151,7 +158,26 @@ pub fn confined_in(
         None => strongest_tier()?,
     };
     let sandbox = ConfinedSandbox::new(workspace, supervisor, launcher.clone(), tier, policy)?;
+    let sandbox = sandbox.lookups(Arc::new(SystemResolver), secrets(vault));
     Ok(sandbox.protected(protected, project))
+}
+
+/// The secrets that the egress proxy can inject: those of the vault.
+fn secrets(vault: Option<Vault>) -> Arc<SecretSource> {
+    Arc::new(move |name| {
+        let vault = vault.as_ref().ok_or("there is no vault")?;
+        let name: SecretName = name.parse().map_err(text)?;
+        let opened = vault.get(None, &name).map_err(text)?;
+        let secret = std::str::from_utf8(opened.secret.expose()).map_err(text)?;
+        Ok(Zeroizing::new(
+            secret.trim_end_matches(['\r', '\n']).to_owned(),
+        ))
+    })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 /// Loads the policy of all spaces, and returns the files that were ignored. Of a project file that

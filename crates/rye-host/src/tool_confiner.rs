@@ -47,6 +47,7 @@ impl ToolConfiner {
             policy,
             self.protected.clone(),
             roots.project.clone(),
+            None,
         );
         sandbox.map_err(|error| ConfineError {
             reason: error.to_string(),

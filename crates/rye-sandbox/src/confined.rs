@@ -1,12 +1,14 @@
-//! The sandbox that the kernel confines: the workspace, without network and without the rest of
-//! the machine.
+//! The sandbox that the kernel confines: the workspace, without the rest of the machine, and
+//! without network or with the hosts that the policy allows.
 //!
 //! File operations are those of the [`LocalSandbox`], limited to paths that commands can see.
 //! Commands run through the [launcher], a process that confines itself before it executes them.
 
 mod cgroup;
+mod grants;
 mod guard;
 mod launcher;
+mod network;
 mod policy;
 mod probe;
 mod protected;
@@ -26,16 +28,19 @@ use lillux::process::{Command, Environment, Exit, Supervisor};
 use rye_engine::BoxFuture;
 use rye_engine::protocol::{ProjectAccess, SandboxKind};
 use rye_engine::sandbox::{
-    Confinement, Enforcement, Exec, ExecObserver, ExecOutput, FileAccess, FileInfo, NetworkAccess,
-    ProcessAccess, ResolvedPath, Sandbox, SandboxError, SandboxFuture, WalkOptions, WalkResult,
+    Confinement, Enforcement, Exec, ExecObserver, ExecOutput, FileAccess, FileInfo, Grants,
+    NetworkAccess, ProcessAccess, ResolvedPath, Sandbox, SandboxError, SandboxFuture, WalkOptions,
+    WalkResult,
 };
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
 use crate::LocalSandbox;
+use crate::egress::{EgressSetup, NetworkPolicy, Resolver, SecretSource, SystemResolver};
 use cgroup::Cgroup;
 use launcher::LaunchSpec;
+use network::CommandNetwork;
 use policy::ResolvedPolicy;
 use quarantine::Quarantine;
 
@@ -105,8 +110,19 @@ pub enum ConfinedError {
     ContainsHome(PathBuf),
 }
 
-/// A directory of this machine to which the kernel confines commands: they can write only there
-/// and have no network. See [`Tier`] for what enforces it.
+/// How a command ended whose streams are not captured.
+#[derive(Debug)]
+pub struct AttachedOutput {
+    /// How it ended.
+    pub exit: Exit,
+    /// Protected files that it created, which are now in quarantine.
+    pub quarantined: Vec<String>,
+    /// Connections that were refused, each with the reason.
+    pub refused_connections: Vec<String>,
+}
+
+/// A directory of this machine to which the kernel confines commands: they can write only there,
+/// and connect only to the hosts that the policy allows. See [`Tier`] for what enforces it.
 ///
 /// Like a [`LocalSandbox`], it ends every process of a command.
 #[derive(Clone)]
@@ -121,6 +137,8 @@ pub struct ConfinedSandbox {
     /// What commands see as `/tmp`.
     tmp: Arc<TempDir>,
     quarantine: Arc<Quarantine>,
+    resolver: Arc<dyn Resolver>,
+    secrets: Arc<SecretSource>,
 }
 
 impl ConfinedSandbox {
@@ -152,7 +170,18 @@ impl ConfinedSandbox {
             masked: Vec::new(),
             programs: Vec::new(),
             tmp: Arc::new(tempfile::Builder::new().prefix("rye-").tempdir()?),
+            resolver: Arc::new(SystemResolver),
+            secrets: Arc::new(|name| Err(format!("there is no vault with {name}"))),
         })
+    }
+
+    /// Sets where the names of hosts and of injected secrets are looked up [default: this
+    /// machine's resolver, no secrets].
+    #[must_use]
+    pub fn lookups(mut self, resolver: Arc<dyn Resolver>, secrets: Arc<SecretSource>) -> Self {
+        self.resolver = resolver;
+        self.secrets = secrets;
+        self
     }
 
     /// Sets the private directories, which are invisible, the user's home directories, and the
@@ -170,6 +199,9 @@ impl ConfinedSandbox {
     #[must_use]
     pub fn for_tool(mut self, access: ProjectAccess, programs: Vec<PathBuf>) -> Self {
         self.resolved.restrict(access);
+        // A confined tool has no network.
+        self.policy.network = NetworkPolicy::default();
+        self.resolved.network = None;
         let is_below_mask = |path: &Path| self.masked.iter().any(|it| path.starts_with(it));
         let contains_mask = |path: &Path| self.masked.iter().any(|it| it.starts_with(path));
         let is_hidden = |path: &PathBuf| is_below_mask(path) || !self.is_visible(path);
@@ -197,6 +229,7 @@ impl ConfinedSandbox {
         nonce: &str,
         files: &ProtectedFiles,
         cgroup: Option<&Cgroup>,
+        network: Option<&CommandNetwork>,
         command: Vec<OsString>,
     ) -> Vec<OsString> {
         let spec = LaunchSpec {
@@ -208,6 +241,7 @@ impl ConfinedSandbox {
             policy: self.resolved.clone(),
             masked: self.masked.clone(),
             programs: self.programs.clone(),
+            proxy: network.map(CommandNetwork::socket),
         };
         let spec = serde_json::to_string(&spec).unwrap_or_default();
         let mut all = self.launcher.command();
@@ -224,15 +258,28 @@ impl ConfinedSandbox {
         cwd: &Path,
         program: Vec<OsString>,
     ) -> Result<PreparedCommand, SandboxError> {
+        self.prepare_command(cwd, program, false).await
+    }
+
+    /// Prepares a program. `can_ask` says whether a person can be asked about connections.
+    async fn prepare_command(
+        &self,
+        cwd: &Path,
+        program: Vec<OsString>,
+        can_ask: bool,
+    ) -> Result<PreparedCommand, SandboxError> {
         let nonce = nonce()?;
         let before = self.find_protected().await;
         let cgroup = Cgroup::create(&self.resolved.limits);
+        let network = self.start_network(can_ask)?;
         let inside = self.inside_path(cwd);
-        let program = self.launch_command(inside, &nonce, &before, cgroup.as_ref(), program);
+        let (group, proxy) = (cgroup.as_ref(), network.as_ref());
+        let program = self.launch_command(inside, &nonce, &before, group, proxy, program);
         Ok(PreparedCommand {
             program,
             nonce,
             before,
+            network,
             _cgroup: cgroup,
         })
     }
@@ -270,7 +317,36 @@ impl ConfinedSandbox {
             Tier::Full => "/tmp".to_owned(),
             Tier::Landlock => self.tmp.path().to_string_lossy().into_owned(),
         };
-        inherited.chain([("TMPDIR".to_owned(), tmp)]).collect()
+        let own = [("TMPDIR".to_owned(), tmp)].into_iter();
+        let proxy = self.has_network().then(network::variables);
+        // Of two values, the first counts.
+        proxy
+            .into_iter()
+            .flatten()
+            .chain(own)
+            .chain(inherited)
+            .collect()
+    }
+
+    /// Whether commands have a network. A tier without namespaces cannot restrict it to a proxy:
+    /// Landlock tells ports apart, but not hosts.
+    fn has_network(&self) -> bool {
+        self.tier == Tier::Full && self.policy.network.is_enabled()
+    }
+
+    /// Starts the network of a command, if it has one.
+    fn start_network(&self, can_ask: bool) -> Result<Option<CommandNetwork>, SandboxError> {
+        if !self.has_network() {
+            return Ok(None);
+        }
+        let setup = EgressSetup {
+            policy: self.policy.network.clone(),
+            resolver: Arc::clone(&self.resolver),
+            secrets: Arc::clone(&self.secrets),
+        };
+        let started = CommandNetwork::start(setup, can_ask);
+        let failed = |error| SandboxError::Exec(format!("cannot start the egress proxy: {error}"));
+        started.map(Some).map_err(failed)
     }
 
     async fn find_protected(&self) -> ProtectedFiles {
@@ -279,7 +355,12 @@ impl ConfinedSandbox {
         }
         let (workspace, policy) = (self.resolved.workspace.clone(), self.policy.clone());
         let home = self.resolved.home.clone();
-        let find = move || ProtectedFiles::find(&workspace, &policy, home.as_deref());
+        let unprotected = self.resolved.unprotected.clone();
+        let find = move || {
+            let mut files = ProtectedFiles::find(&workspace, &policy, home.as_deref());
+            files.release(&unprotected);
+            files
+        };
         spawn_blocking(find).await.unwrap_or_default()
     }
 
@@ -295,9 +376,13 @@ impl ConfinedSandbox {
         for (name, value) in self.variables() {
             exec.env.entry(name).or_insert(value);
         }
-        let mut command = self.prepare(&cwd, command).await?;
+        let mut command = self.prepare_command(&cwd, command, true).await?;
         let program = std::mem::take(&mut command.program);
-        let outcome = self.local.run_program(program, cwd, exec, observer).await;
+        let running = self.local.run_program(program, cwd, exec, observer);
+        let outcome = match &mut command.network {
+            Some(network) => network.run(running, observer).await,
+            None => running.await,
+        };
         let quarantined = self.finish(&command).await?;
         let mut output = outcome?;
         if let Some(reason) = command.failure(output.exit_code, &output.stderr) {
@@ -305,22 +390,22 @@ impl ConfinedSandbox {
             return Err(SandboxError::Exec(reason));
         }
         output.quarantined = quarantined;
+        output.refused_connections = command.refused_connections();
         Ok(output)
     }
 
-    /// Runs a program with the given standard input and output, without limits of time and output.
-    /// Returns how it ended, and the protected files that it created, which are now in
-    /// quarantine.
+    /// Runs a program with the given standard input and output, without limits of time and output,
+    /// and without questions about connections.
     pub async fn run_attached(
         &self,
         command: Vec<OsString>,
         stdin: OwnedFd,
         stdout: OwnedFd,
         mut on_stderr: impl FnMut(&[u8]) + Send,
-    ) -> Result<(Exit, Vec<String>), SandboxError> {
+    ) -> Result<AttachedOutput, SandboxError> {
         let failed = |error: &dyn fmt::Display| SandboxError::Exec(error.to_string());
         let cwd = self.resolved.workspace.clone();
-        let mut prepared = self.prepare(&cwd, command).await?;
+        let mut prepared = self.prepare_command(&cwd, command, false).await?;
         let mut program = std::mem::take(&mut prepared.program).into_iter();
         let nonce = &prepared.nonce;
         let mut failure = None;
@@ -345,7 +430,11 @@ impl ConfinedSandbox {
         let output = output.map_err(|error| failed(&error))?;
         match failure {
             Some(reason) => Err(failed(&reason)),
-            None => Ok((output.exit, quarantined)),
+            None => Ok(AttachedOutput {
+                exit: output.exit,
+                quarantined,
+                refused_connections: prepared.refused_connections(),
+            }),
         }
     }
 
@@ -427,10 +516,17 @@ pub struct PreparedCommand {
     pub program: Vec<OsString>,
     nonce: String,
     before: ProtectedFiles,
+    network: Option<CommandNetwork>,
     _cgroup: Option<Cgroup>,
 }
 
 impl PreparedCommand {
+    /// The connections that were refused, each with the reason.
+    fn refused_connections(&self) -> Vec<String> {
+        let network = self.network.as_ref();
+        network.map_or_else(Vec::new, CommandNetwork::refused)
+    }
+
     /// Why the command was not confined, and therefore did not start.
     pub fn failure<'a>(&self, exit_code: Option<i32>, stderr: &'a str) -> Option<&'a str> {
         let is_launcher = exit_code == Some(launcher::FAILED.into());
@@ -457,7 +553,10 @@ impl Sandbox for ConfinedSandbox {
     fn confinement(&self) -> Confinement {
         Confinement {
             files: FileAccess::Workspace,
-            network: NetworkAccess::None,
+            network: match self.has_network() {
+                true => NetworkAccess::Proxied,
+                false => NetworkAccess::None,
+            },
             processes: ProcessAccess::Own,
             enforcement: Some(Enforcement {
                 tier: self.tier.to_string(),
@@ -562,6 +661,13 @@ impl Sandbox for ConfinedSandbox {
 
     fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()> {
         self.local.kill(process)
+    }
+
+    fn widened(&self, grants: &Grants) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        if grants.unconfined {
+            return self.local.widened(grants);
+        }
+        Ok(Arc::new(self.with_grants(grants)?))
     }
 
     fn settle_quarantined<'a>(&'a self, paths: &'a [String], keep: bool) -> SandboxFuture<'a, ()> {

@@ -32,6 +32,7 @@
 mod config;
 mod confined;
 mod docker;
+mod egress;
 mod files;
 mod head_tail_buffer;
 mod local;
@@ -42,10 +43,13 @@ mod shell;
 
 pub use config::{DockerConfig, RemoteConfig, ServedKind};
 pub use confined::{
-    Availability, ConfinedError, ConfinedSandbox, ConfinementPolicy, Launcher, PROTECTED_NAMES,
-    PreparedCommand, ResourceLimits, Tier, launch,
+    AttachedOutput, Availability, ConfinedError, ConfinedSandbox, ConfinementPolicy, Launcher,
+    PROTECTED_NAMES, PreparedCommand, ResourceLimits, Tier, launch,
 };
 pub use docker::DockerOptions;
+pub use egress::{
+    HostRule, Injection, InvalidHost, NetworkPolicy, Resolver, SecretSource, SystemResolver,
+};
 pub use files::Limits;
 pub use local::LocalSandbox;
 pub use memory::VirtualSandbox;

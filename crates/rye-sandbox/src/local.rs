@@ -18,8 +18,8 @@ use lillux::process::{Command, Environment, ExecError, Exit, Handle, Stream, Sup
 use rye_engine::BoxFuture;
 use rye_engine::protocol::SandboxKind;
 use rye_engine::sandbox::{
-    Confinement, Exec, ExecObserver, ExecOutput, FileInfo, ResolvedPath, Sandbox, SandboxError,
-    SandboxFuture, WalkOptions, WalkResult,
+    Confinement, Exec, ExecObserver, ExecOutput, FileInfo, Grants, ResolvedPath, Sandbox,
+    SandboxError, SandboxFuture, WalkOptions, WalkResult,
 };
 use tokio::task::spawn_blocking;
 
@@ -173,7 +173,7 @@ impl LocalSandbox {
             },
             timed_out: output.timed_out,
             truncated: is_out_truncated || is_err_truncated,
-            quarantined: Vec::new(),
+            ..ExecOutput::default()
         })
     }
 
@@ -305,6 +305,11 @@ impl Sandbox for LocalSandbox {
                 let _ = spawn_blocking(move || handle.kill(GRACE)).await;
             }
         })
+    }
+
+    /// Nothing is confined, so there is nothing to widen.
+    fn widened(&self, _: &Grants) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        Ok(Arc::new(self.clone()))
     }
 
     fn exec<'a>(

@@ -1,11 +1,15 @@
 //! Approval of built-in tools, depending on what the sandbox confines.
 //!
 //! A command that the sandbox does not confine can do anything, so a person must approve it. A
-//! confined command needs no approval; protected files that it created do. A plain file of the
+//! confined command needs no approval, unless it asks for more than the sandbox's policy allows;
+//! protected files that it created do, and connections to hosts that the policy does not mention.
+//! A plain file of the
 //! workspace needs no approval; a write to a
 //! [sensitive](lillux::path_policy::SensitiveReason) path does.
 //! Rules of the [policy](rye_engine::policy::Policy) for `builtin:bash`, `builtin:write` and
 //! `builtin:edit` can change this if the reason permits it. Private paths are always rejected.
+
+use std::sync::Arc;
 
 use lillux::path_policy::PathClass;
 use lillux::sanitize_line;
@@ -15,16 +19,20 @@ use serde_json::{Value, json};
 use rye_engine::arguments::EditedArguments;
 use rye_engine::audit;
 use rye_engine::policy::{CallFacts, RISK, ReviewReason, Risk};
-use rye_engine::sandbox::{FileAccess, ResolvedPath, Sandbox, SandboxError};
+use rye_engine::protocol::Gate;
+use rye_engine::sandbox::{FileAccess, Grants, ResolvedPath, Sandbox, SandboxError};
 use rye_engine::text::quote_truncated;
 use rye_engine::tool::{
-    DecisionRequest, RESOLVED_PATH, ToolContext, ToolDef, ToolError, resolve_approval,
+    DecisionRequest, RESOLVED_PATH, SANDBOX, ToolContext, ToolDef, ToolError, WORKING_DIR,
+    resolve_approval,
 };
 
 /// Key of the gate's context: why the path is sensitive.
 const REASON: &str = "reason";
-/// Key of the gate's context: what the sandbox confines.
-const SANDBOX: &str = "sandbox";
+/// Key of the gate's context: what the call may use beyond the sandbox's policy.
+const GRANTS: &str = "grants";
+/// Key of the gate's context: the host and port of a connection.
+const CONNECTION: &str = "connection";
 /// Key of the gate's context: protected files that a command created.
 const PROTECTED: &str = "protected";
 /// Maximum size of the arguments in a gate, in bytes.
@@ -172,13 +180,22 @@ pub(super) async fn approve_command(
         return Ok(None);
     }
     let is_confined = context.sandbox.confinement().confines_commands();
-    let risk = if is_confined {
+    let leaves_policy = request.context.contains_key(GRANTS);
+    let risk = if is_confined && !leaves_policy {
         Risk::Medium
     } else {
         Risk::High
     };
     let policy_name = tool.policy_name();
-    let facts = CallFacts::new(&policy_name, Some(risk));
+    let reasons = leaves_policy.then(|| ReviewReason {
+        text: "it leaves the policy of the sandbox".to_owned(),
+        can_be_allowed_by_rule: false,
+        applies_to_all_params: false,
+    });
+    let facts = CallFacts {
+        reasons: reasons.as_slice(),
+        ..CallFacts::new(&policy_name, Some(risk))
+    };
     let mode = context.policy()?.decide(&facts).mode;
     request
         .body
@@ -190,6 +207,147 @@ pub(super) async fn approve_command(
     }
     request.context.insert(RISK.to_owned(), json!(risk));
     resolve_approval(mode, tool, request, args, context).await
+}
+
+/// The sandbox for a write that was approved: one that also shows the file, if it is outside of
+/// what commands see.
+pub(super) async fn sandbox_for_write(
+    path: &str,
+    context: &ToolContext,
+) -> Result<Arc<dyn Sandbox>, ToolError> {
+    let sandbox = &context.sandbox;
+    let is_outside = matches!(sandbox.stat(path).await, Err(SandboxError::Outside(_)));
+    let needs_approval = sandbox.resolve_path(path).await.class != PathClass::Plain;
+    if !is_outside || !needs_approval {
+        return Ok(Arc::clone(sandbox));
+    }
+    let grants = |path: &str| Grants {
+        write: vec![path.to_owned()],
+        ..Grants::default()
+    };
+    let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+    let widened = sandbox.widened(&grants(path));
+    // A new file has only a directory.
+    let widened = widened.or_else(|_| sandbox.widened(&grants(parent)));
+    widened.map_err(super::sandbox_error)
+}
+
+/// Shows in a gate what a command may use beyond the sandbox's policy, and makes the decision
+/// depend on it.
+pub(super) fn add_grants(
+    request: &mut DecisionRequest,
+    grants: &Grants,
+    reason: &str,
+    context: &ToolContext,
+) {
+    if grants.is_empty() {
+        return;
+    }
+    let confinement = context.sandbox.confinement();
+    let policy = confinement.enforcement.map(|it| it.policy);
+    let hash = audit::args_hash(&json!([grants, policy]));
+    request.resume_key = format!("{}:{hash:.32}", request.resume_key);
+    let mut lines = String::new();
+    for (what, items) in [
+        ("also reads", &grants.read),
+        ("also writes", &grants.write),
+        ("also connects to", &grants.network),
+    ] {
+        if !items.is_empty() {
+            let items: Vec<_> = items.iter().map(|item| sanitize_line(item)).collect();
+            lines += &format!("{what}: {}\n", items.join(", "));
+        }
+    }
+    if !reason.is_empty() {
+        lines += &format!("the agent's reason: {}\n", sanitize_line(reason));
+    }
+    request.body.insert_str(0, &lines);
+    request.context.insert(GRANTS.to_owned(), json!(grants));
+}
+
+/// Asks whether a running command may connect to a host. An approval holds for the session.
+pub(super) async fn approve_connection(target: &str, context: &ToolContext) -> bool {
+    let dir = context.sandbox.working_dir();
+    let matches = |key: &str, value: &Value, gate: &Gate| gate.context.get(key) == Some(value);
+    let (connection, dir) = (json!(target), json!(dir));
+    let is_same =
+        |gate: &Gate| matches(CONNECTION, &connection, gate) && matches(WORKING_DIR, &dir, gate);
+    let approved = context.gates_resolved_with(&ActionId::Approve).await;
+    if approved.is_ok_and(|gates| gates.iter().any(is_same)) {
+        return true;
+    }
+    let key = format!("{}:connect:{target}", context.call);
+    let title = format!("connect to {target}");
+    let mut request = DecisionRequest::approval(key, title).while_running();
+    request.body = format!(
+        "{}\nA command that is running connects to a host that the policy does not mention. \
+         It waits. An approval holds for the session.",
+        Risk::gate_line(Some(Risk::Medium))
+    );
+    request.context.insert(RISK.to_owned(), json!(Risk::Medium));
+    request.context.insert(CONNECTION.to_owned(), connection);
+    request.context.insert(WORKING_DIR.to_owned(), dir);
+    add_sandbox(&mut request, context);
+    let decided = context.request_decision(request).await;
+    matches!(decided, Ok(resolution) if resolution.action == ActionId::Approve)
+}
+
+/// Waits for approval to read a path outside of what the sandbox shows, and returns a context
+/// whose sandbox shows it.
+pub(super) async fn approve_read(
+    tool: &ToolDef,
+    path: &str,
+    args: &Value,
+    context: &ToolContext,
+) -> Result<ToolContext, ToolError> {
+    let resolved = context.sandbox.resolve_path(path).await;
+    if resolved.class == PathClass::Private {
+        return Err(super::sandbox_error(SandboxError::Private(path.to_owned())));
+    }
+    let grants = Grants {
+        read: vec![path.to_owned()],
+        ..Grants::default()
+    };
+    let sandbox = context.sandbox.widened(&grants);
+    let mut wide = context.clone();
+    wide.sandbox = sandbox.map_err(super::sandbox_error)?;
+    let link = (resolved.path != path).then(|| display_path(&resolved.path));
+    let args_hash = audit::args_hash(&json!([args, link]));
+    let key = format!("{}:{args_hash:.32}", context.call);
+    let mut request = DecisionRequest::approval(key, format!("{}: {path}", tool.spec.name));
+    let target_line = link.map_or_else(String::new, |target| {
+        format!("resolves to: {}\n", sanitize_line(target))
+    });
+    request.body = format!(
+        "{target_line}reason: outside of the sandbox\n{}",
+        Risk::gate_line(Some(Risk::High))
+    );
+    request.context.insert(RISK.to_owned(), json!(Risk::High));
+    request.context.insert(GRANTS.to_owned(), json!(grants));
+    add_resolved_path(&mut request, link);
+    add_sandbox(&mut request, &wide);
+    let policy_name = tool.policy_name();
+    let reasons = [ReviewReason {
+        text: "it leaves the policy of the sandbox".to_owned(),
+        can_be_allowed_by_rule: true,
+        applies_to_all_params: false,
+    }];
+    let facts = CallFacts {
+        reasons: &reasons,
+        ..CallFacts::new(&policy_name, Some(Risk::High))
+    };
+    let mode = context.policy()?.decide(&facts).mode;
+    let edited = resolve_approval(mode, tool, request, args, &wide).await?;
+    if edited.is_some() {
+        let message = "the path was edited: request it with another call";
+        return Err(ToolError::failed(message));
+    }
+    if context.sandbox.resolve_path(path).await != resolved {
+        return Err(super::sandbox_error(SandboxError::PathChanged(
+            path.to_owned(),
+        )));
+    }
+    Ok(wide)
 }
 
 /// Shows in a gate what confines the call, if something does. The decision's receipt covers it.

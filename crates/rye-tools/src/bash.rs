@@ -10,7 +10,7 @@ use super::{OutputForwarder, approval, parse, sandbox_error};
 use rye_engine::BoxFuture;
 use rye_engine::arguments::annotate;
 use rye_engine::blob::{FULL_OUTPUT, SCHEME};
-use rye_engine::sandbox::{Exec, ExecOutput, Sandbox};
+use rye_engine::sandbox::{Exec, ExecOutput, Grants, Sandbox};
 use rye_engine::text::{FullText, truncate_middle};
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
@@ -48,6 +48,20 @@ impl Default for Bash {
                     "maximum": MAX_TIMEOUT,
                     "description": "Seconds until the process tree is killed. Default: 120.",
                 },
+                "read": {
+                    "type": "array", "items": { "type": "string", "minLength": 1 },
+                    "description": "Paths outside of the workspace that the command reads.",
+                },
+                "write": {
+                    "type": "array", "items": { "type": "string", "minLength": 1 },
+                    "description": "Paths outside of the workspace, or protected ones such as `.git`, that the command writes.",
+                },
+                "network": {
+                    "type": "array", "items": { "type": "string", "minLength": 1 },
+                    "description": "Hosts that the command connects to: `crates.io`, `db.example.com:5432`.",
+                },
+                "unconfined": { "type": "boolean", "description": "Runs the command without the sandbox, if nothing else works." },
+                "reason": { "type": "string", "description": "Why the command needs `read`, `write`, `network` or `unconfined`, for the person who approves it." },
             },
             "required": ["command"],
             "additionalProperties": false,
@@ -63,18 +77,32 @@ struct Args {
     command: String,
     cwd: Option<String>,
     timeout: Option<f64>,
+    /// What the command may use beyond the sandbox's policy.
+    #[serde(flatten)]
+    grants: Grants,
+    #[serde(default)]
+    reason: String,
 }
 
 impl Args {
+    fn parse(args: &Value, context: &ToolContext) -> Result<Self, ToolError> {
+        let mut parsed: Self = parse(args.clone())?;
+        if !context.sandbox.confinement().confines_commands() {
+            // Nothing is confined, so there is nothing to grant.
+            parsed.grants = Grants::default();
+        }
+        Ok(parsed)
+    }
+
     /// The command for the sandbox, and its timeout.
-    fn exec(self) -> (Exec, Duration) {
+    fn exec(&self) -> (Exec, Duration) {
         let timeout = self
             .timeout
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let timeout = timeout.unwrap_or(Duration::from_secs(DEFAULT_TIMEOUT));
         let exec = Exec {
-            command: self.command,
-            cwd: self.cwd,
+            command: self.command.clone(),
+            cwd: self.cwd.clone(),
             timeout: Some(timeout),
             max_output: Some(MAX_OUTPUT),
             max_streamed: Some(MAX_STREAMED),
@@ -96,15 +124,20 @@ impl Tool for Bash {
     fn run(
         &self,
         args: Value,
-        context: ToolContext,
+        own_context: ToolContext,
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let (mut exec, mut timeout) = parse::<Args>(args.clone())?.exec();
+            let parsed = Args::parse(&args, &own_context)?;
+            let (mut exec, mut timeout) = parsed.exec();
+            let mut context = widened(&parsed.grants, &own_context)?;
             let link = approval::resolved_link(exec.cwd.as_deref(), &context).await;
-            let request = approval_request(&exec, link.as_deref(), context.call.as_str());
+            let mut request = approval_request(&exec, link.as_deref(), context.call.as_str());
+            approval::add_grants(&mut request, &parsed.grants, &parsed.reason, &context);
             let edited = approval::approve_command(&self.def, request, &args, &context).await?;
             if let Some(edited) = &edited {
-                (exec, timeout) = parse::<Args>(edited.args.clone())?.exec();
+                let parsed = Args::parse(&edited.args, &own_context)?;
+                (exec, timeout) = parsed.exec();
+                context = widened(&parsed.grants, &own_context)?;
             } else if approval::resolved_link(exec.cwd.as_deref(), &context).await != link {
                 let message =
                     "the working directory resolves to another path than when it was approved";
@@ -124,6 +157,15 @@ impl Tool for Bash {
             Ok(annotate(edited.as_ref(), output))
         })
     }
+}
+
+/// The context of a call, with a sandbox whose policy also allows the grants.
+fn widened(grants: &Grants, context: &ToolContext) -> Result<ToolContext, ToolError> {
+    let mut context = context.clone();
+    if !grants.is_empty() {
+        context.sandbox = context.sandbox.widened(grants).map_err(sandbox_error)?;
+    }
+    Ok(context)
 }
 
 /// The request for approval. Its key covers the call, the command and the working directory, so
@@ -187,7 +229,9 @@ impl Report {
             (false, Some(code)) => Some(format!("[exit code {code}]")),
             (false, None) => Some("[killed by a signal]".to_owned()),
         };
-        let lines = [status_line, kept].into_iter().flatten();
+        let refused = output.refused_connections.iter();
+        let refused = refused.map(|it| format!("[connection refused by the sandbox: {it}]"));
+        let lines = [status_line, kept].into_iter().flatten().chain(refused);
         let status_line = lines.reduce(|first, second| format!("{first}\n{second}"));
         Self {
             stdout,
@@ -251,7 +295,7 @@ mod tests {
             exit_code,
             timed_out,
             truncated: false,
-            quarantined: Vec::new(),
+            ..ExecOutput::default()
         };
         Report::new(output, Duration::from_millis(1500), None)
             .output(None)

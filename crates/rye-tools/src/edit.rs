@@ -123,7 +123,7 @@ impl Tool for Edit {
     fn run(
         &self,
         args: Value,
-        context: ToolContext,
+        mut context: ToolContext,
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let raw_args = args;
@@ -135,7 +135,9 @@ impl Tool for Edit {
                 args = parse(edited.args.clone())?;
                 changes = args.changes()?;
             }
-            let (sandbox, path) = (&*context.sandbox, &args.path);
+            let path = &args.path;
+            context.sandbox = approval::sandbox_for_write(path, &context).await?;
+            let sandbox = &*context.sandbox;
             let _guard = self.write_lock.lock().await;
             let bytes = match sandbox.read(path).await {
                 Ok(bytes) => bytes,

@@ -121,6 +121,10 @@ impl ExecObserver for OutputForwarder<'_> {
     fn on_output(&self, text: &str) {
         self.0.output(text);
     }
+
+    fn approve_connection<'a>(&'a self, target: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(approval::approve_connection(target, self.0))
+    }
 }
 
 /// Formats a count with a noun in singular or plural.

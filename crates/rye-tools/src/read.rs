@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::kind::Kind;
-use super::{sandbox_error, tool};
+use super::{approval, parse, sandbox_error, tool};
 use rye_engine::attachment::{self, MAX_IMAGE_BYTES};
 use rye_engine::blob::SCHEME;
-use rye_engine::sandbox::FileInfo;
+use rye_engine::sandbox::{FileInfo, SandboxError};
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 pub(super) use kind::is_binary;
@@ -40,7 +40,8 @@ pub fn read() -> impl Tool {
         "additionalProperties": false,
     });
     let def = ToolDef::new("read", description, parameters).effect(EffectClass::Pure);
-    tool(def, run)
+    let own = def.clone();
+    tool(def, move |args, context| run(own.clone(), args, context))
 }
 
 #[derive(Deserialize)]
@@ -51,13 +52,24 @@ struct Args {
     column: Option<usize>,
 }
 
-async fn run(args: Args, context: ToolContext) -> Result<ToolOutput, ToolError> {
+async fn run(
+    def: ToolDef,
+    raw_args: Value,
+    mut context: ToolContext,
+) -> Result<ToolOutput, ToolError> {
+    let args: Args = parse(raw_args.clone())?;
     if let Some(hash) = args.path.strip_prefix(SCHEME) {
         let bytes = read_blob(hash, &context).await?;
         return show_bytes(&args, &bytes);
     }
+    let mut stat = context.sandbox.stat(&args.path).await;
+    let has_policy = context.sandbox.confinement().enforcement.is_some();
+    if has_policy && matches!(stat, Err(SandboxError::Outside(_))) {
+        context = approval::approve_read(&def, &args.path, &raw_args, &context).await?;
+        stat = context.sandbox.stat(&args.path).await;
+    }
     let sandbox = &*context.sandbox;
-    let info = match sandbox.stat(&args.path).await {
+    let info = match stat {
         Ok(info) => info,
         Err(error) => return Err(not_found_error(sandbox, &args.path, error).await),
     };

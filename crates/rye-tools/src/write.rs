@@ -55,7 +55,7 @@ impl Tool for Write {
     fn run(
         &self,
         args: Value,
-        context: ToolContext,
+        mut context: ToolContext,
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let Args {
@@ -66,6 +66,7 @@ impl Tool for Write {
             if let Some(edited) = &permitted.edited {
                 Args { path, content } = parse(edited.args.clone())?;
             }
+            context.sandbox = approval::sandbox_for_write(&path, &context).await?;
             let _guard = self.write_lock.lock().await;
             let previous_size = match context.sandbox.stat(&path).await {
                 Ok(info) => Some(info.size),

@@ -7,7 +7,7 @@
 //! | model call in progress | wait | call again: it had no effect |
 //! | call requested | – | start it |
 //! | call started | wait | by effect class: run again, `interrupted`, or ask |
-//! | call blocked at a pending gate | wait | wait |
+//! | call blocked at a pending gate | wait | wait; if its effect had begun, as a started call |
 //! | call's gate closed | tell the tool | run the tool again; it finds the closed gate |
 //! | all calls ended | – | call the model |
 
@@ -19,7 +19,7 @@ use rye_protocol::{
 use super::limit_gate::LimitScope;
 use super::{Effect, Step, ToolTraits};
 use crate::child;
-use crate::tool::EffectClass;
+use crate::tool::{EffectClass, WHILE_RUNNING};
 
 /// Maximum model calls for one prompt that sets no limit.
 pub(super) const MAX_ROUNDS: u32 = 500;
@@ -172,7 +172,12 @@ impl Step<'_> {
                 CallState::Blocked { gate } => {
                     let gate = self.machine.gates.get(gate);
                     let pending = gate.is_some_and(|gate| gate.status.is_pending());
-                    if !pending {
+                    let had_begun =
+                        gate.is_some_and(|gate| gate.context.contains_key(WHILE_RUNNING));
+                    if had_begun && !self.machine.live.calls.contains(&call.id) {
+                        self.withdraw_gates("ended", |gate| gate.origin.call == call.id);
+                        self.recover_call(call);
+                    } else if !pending {
                         self.unblock(call);
                     }
                 }

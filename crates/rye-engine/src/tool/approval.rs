@@ -26,6 +26,9 @@ pub const TOOL_ID: &str = "tool_id";
 /// Key of the gate's context: working directory of the call.
 pub const WORKING_DIR: &str = "working_dir";
 
+/// Key of the gate's context: what the sandbox confines.
+pub const SANDBOX: &str = "sandbox";
+
 /// Maximum size of the arguments in a gate, in bytes.
 const MAX_SHOWN: usize = 4000;
 
@@ -161,7 +164,7 @@ fn bind_to_working_dir(request: &mut DecisionRequest, context: &ToolContext) {
 }
 
 /// Whether a person has approved this call for the session at the gate of another call: same
-/// tool, arguments, resolved path and working directory.
+/// tool, arguments, resolved path, working directory and policy of the sandbox.
 async fn is_approved_for_session(
     tool: &str,
     hash: &str,
@@ -174,8 +177,8 @@ async fn is_approved_for_session(
     let mut others = gates.iter().filter(|gate| {
         let origin = &gate.origin;
         let same = |key: &str| gate.context.get(key) == request.context.get(key);
-        let is_same_dir = same(RESOLVED_PATH) && same(WORKING_DIR);
-        origin.tool == tool && origin.call != context.call && is_same_dir
+        let is_same_place = same(RESOLVED_PATH) && same(WORKING_DIR) && same(SANDBOX);
+        origin.tool == tool && origin.call != context.call && is_same_place
     });
     Ok(others.any(|gate| match &gate.status {
         GateStatus::Resolved { resolution } => {

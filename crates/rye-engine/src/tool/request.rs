@@ -8,6 +8,10 @@ use serde_json::{Map, Value};
 /// Key of the context of a [credential request](DecisionRequest::credential): name of the secret.
 pub const VAULT: &str = "vault";
 
+/// Key of the gate's context: the effect of the call has begun, so the call is not repeated if its
+/// process dies.
+pub const WHILE_RUNNING: &str = "while_running";
+
 /// How long a credential gate stays open.
 const CREDENTIAL_TIMEOUT: Duration = Duration::from_mins(10);
 
@@ -45,6 +49,15 @@ impl DecisionRequest {
             expires_in: None,
             context: Map::new(),
         }
+    }
+
+    /// Marks the request as one of a call whose effect has begun: if the process dies, the gate is
+    /// withdrawn, and the call ends by its effect class.
+    #[must_use]
+    pub fn while_running(mut self) -> Self {
+        self.context
+            .insert(WHILE_RUNNING.to_owned(), Value::Bool(true));
+        self
     }
 
     /// Asks a question, answered with `answer` and a text.

@@ -79,7 +79,8 @@ impl HostSandboxes {
             SandboxKind::Local => ServedKind::Local,
             SandboxKind::Confined => ServedKind::Confined,
         };
-        build_here(served, workspace, &self.options, &self.supervisor)
+        let vault = self.vault.clone();
+        build_here(served, workspace, &self.options, vault, &self.supervisor)
     }
 }
 
@@ -88,6 +89,7 @@ pub fn build_here(
     kind: ServedKind,
     workspace: &Path,
     options: &SandboxOptions,
+    vault: Option<Vault>,
     supervisor: &Arc<Supervisor>,
 ) -> Result<Arc<dyn Sandbox>, SandboxError> {
     let SandboxOptions {
@@ -106,7 +108,14 @@ pub fn build_here(
             Arc::new(local.protected(protected, project))
         }
         ServedKind::Confined => {
-            let built = confined(workspace, supervisor, confinement, protected, project);
+            let built = confined(
+                workspace,
+                supervisor,
+                confinement,
+                protected,
+                project,
+                vault,
+            );
             Arc::new(built?)
         }
     })

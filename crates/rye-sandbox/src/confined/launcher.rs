@@ -14,6 +14,7 @@
 
 mod landlock;
 mod namespaces;
+mod network;
 mod privileges;
 mod root;
 mod seccomp;
@@ -31,8 +32,10 @@ use super::Tier;
 use super::cgroup;
 use super::policy::ResolvedPolicy;
 use super::protected::{Guard, GuardKind};
+use seccomp::Sockets;
 
 pub(super) use landlock::{MIN_ABI, abi};
+pub(super) use network::PROXY_PORT;
 
 /// Exit code if the command could not be confined; it then did not start.
 pub(super) const FAILED: u8 = 125;
@@ -59,6 +62,8 @@ pub(super) struct LaunchSpec {
     pub(super) masked: Vec<PathBuf>,
     /// Paths that the command can read, even below a masked one.
     pub(super) programs: Vec<PathBuf>,
+    /// Socket of the egress proxy, if the command has a network.
+    pub(super) proxy: Option<PathBuf>,
 }
 
 /// A step of the confinement failed.
@@ -133,7 +138,7 @@ impl Launch {
         let confined = privileges::limit_resources(&self.spec.policy.limits)
             .and_then(|()| privileges::give_up())
             .and_then(|()| landlock::restrict_host(self))
-            .and_then(|()| seccomp::apply(Tier::Landlock));
+            .and_then(|()| seccomp::apply(Sockets::None));
         match confined {
             Ok(()) => self.exec(),
             Err(error) => error,

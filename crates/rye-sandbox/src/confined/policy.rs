@@ -9,6 +9,7 @@ use rye_engine::protocol::ProjectAccess;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{DockerConfig, RemoteConfig};
+use crate::egress::NetworkPolicy;
 
 /// Names of files and directories that decide what programs do later. They are read-only at any
 /// depth of the workspace.
@@ -67,6 +68,8 @@ pub struct ConfinementPolicy {
     pub protect: Vec<String>,
     /// Additional environment variables that commands inherit.
     pub environment: Vec<String>,
+    /// Hosts that commands may connect to.
+    pub network: NetworkPolicy,
     /// Limits of each command.
     pub limits: ResourceLimits,
     /// Containers of the `docker` sandbox.
@@ -110,6 +113,7 @@ impl ConfinementPolicy {
         self.write.extend(other.write);
         self.protect.extend(other.protect);
         self.environment.extend(other.environment);
+        self.network.merge(other.network);
         let (own, other) = (&mut self.limits, other.limits);
         own.processes = own.processes.or(other.processes);
         own.memory_mib = own.memory_mib.or(other.memory_mib);
@@ -123,6 +127,7 @@ impl ConfinementPolicy {
     pub fn tightening(self) -> Self {
         Self {
             protect: self.protect,
+            network: self.network.tightening(),
             ..Self::default()
         }
     }
@@ -162,6 +167,11 @@ impl ConfinementPolicy {
             home: home.map(Path::to_owned),
             read: existing(read),
             write: existing(write.collect()),
+            unprotected: Vec::new(),
+            network: self.network.is_enabled().then(|| {
+                let network = serde_json::to_vec(&self.network).unwrap_or_default();
+                Hash::digest(network).to_hex()
+            }),
             limits: Limits {
                 processes: self.limits.processes.unwrap_or(DEFAULT_PROCESSES),
                 memory: self.limits.memory_mib.map_or_else(default_memory, mib),
@@ -207,6 +217,10 @@ pub(crate) struct ResolvedPolicy {
     pub(crate) home: Option<PathBuf>,
     pub(crate) read: Vec<PathBuf>,
     pub(crate) write: Vec<PathBuf>,
+    /// Protected paths that commands can write nevertheless, relative to the workspace.
+    pub(crate) unprotected: Vec<PathBuf>,
+    /// Hash of the network policy, if there is a network.
+    pub(crate) network: Option<String>,
     pub(crate) limits: Limits,
 }
 

@@ -71,6 +71,12 @@ impl ProtectedFiles {
         found
     }
 
+    /// Stops the protection of these files and directories.
+    pub(crate) fn release(&mut self, paths: &[PathBuf]) {
+        self.files.retain(|path, _| !paths.contains(path));
+        self.referenced.retain(|path| !paths.contains(path));
+    }
+
     /// Adds what the protected files lead to inside of the workspace: targets of links, and
     /// directories with the hooks of git.
     fn add_references(&mut self, workspace: &Path, home: Option<&Path>) {

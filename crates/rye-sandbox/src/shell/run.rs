@@ -132,7 +132,7 @@ impl<'a> Shell<'a> {
             exit_code,
             timed_out,
             truncated: is_out_truncated || is_err_truncated,
-            quarantined: Vec::new(),
+            ..ExecOutput::default()
         }
     }
 

@@ -1,7 +1,8 @@
 //! A program for tests that runs commands in the confined sandbox, and is its own launcher.
 //!
 //! `rye-sandbox-launcher run TIER WORKSPACE COMMAND…` runs a command; `RYE_TEST_LIMITS=1` sets low
-//! limits, `RYE_TEST_PRIVATE=PATH` hides a path. `sandbox serve --stdio --sandbox KIND --workspace
+//! limits, `RYE_TEST_PRIVATE=PATH` hides a path, `RYE_TEST_NETWORK`
+//! is a network policy. `sandbox serve --stdio --sandbox KIND --workspace
 //! DIR` serves a sandbox, as `rye` does. Every other call is one of the launcher.
 
 #![expect(clippy::unwrap_used, reason = "a test program may panic")]
@@ -18,8 +19,9 @@ use lillux::process::{Exit, Supervisor};
 use rye_engine::sandbox::Sandbox;
 use rye_sandbox::{
     Availability, ConfinedSandbox, ConfinementPolicy, Launcher, LocalSandbox, ResourceLimits,
-    SandboxServer, ServeOptions, Tier,
+    SandboxServer, ServeOptions, SystemResolver, Tier,
 };
+use zeroize::Zeroizing;
 
 /// Serves a sandbox on the standard streams.
 fn serve(arguments: &[OsString]) -> ExitCode {
@@ -74,6 +76,9 @@ fn main() -> ExitCode {
         let paths = std::env::split_paths(&paths);
         policy.read = paths.map(|it| it.to_string_lossy().into_owned()).collect();
     }
+    if let Some(network) = std::env::var_os("RYE_TEST_NETWORK") {
+        policy.network = serde_json::from_str(network.to_str().unwrap()).unwrap();
+    }
     let supervisor = Supervisor::start().unwrap();
     let launcher = Launcher::new(std::env::current_exe().unwrap(), [] as [&str; 0]);
     let sandbox = ConfinedSandbox::new(&arguments[2], supervisor, launcher, tier, policy).unwrap();
@@ -83,6 +88,8 @@ fn main() -> ExitCode {
         ..ProtectedPaths::default()
     };
     let sandbox = sandbox.protected(protected, &arguments[2]);
+    let secret = |name: &str| Ok(Zeroizing::new(format!("value of {name}")));
+    let sandbox = sandbox.lookups(Arc::new(SystemResolver), Arc::new(secret));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -91,7 +98,7 @@ fn main() -> ExitCode {
     let stdout = io::stdout().as_fd().try_clone_to_owned().unwrap();
     let on_stderr = |bytes: &[u8]| io::stderr().write_all(bytes).unwrap();
     let ran = runtime.block_on(sandbox.run_attached(command, stdin, stdout, on_stderr));
-    match ran.unwrap().0 {
+    match ran.unwrap().exit {
         Exit::Code(code) => ExitCode::from(u8::try_from(code).unwrap()),
         Exit::Signal(signal) => ExitCode::from(u8::try_from(128 + signal).unwrap()),
         Exit::Unknown => ExitCode::from(99),

@@ -190,7 +190,7 @@ async fn command_returns_its_output_and_exit_code() {
             exit_code: Some(3),
             timed_out: false,
             truncated: false,
-            quarantined: Vec::new(),
+            ..ExecOutput::default()
         };
         assert_eq!(executed, expected, "{}", sandbox.kind());
         let executed = run(&*sandbox, script("echo 'not closed")).await;

@@ -4,6 +4,7 @@
 
 mod agent;
 mod contract;
+mod egress;
 mod escape;
 mod host_death;
 mod remote;

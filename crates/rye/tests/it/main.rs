@@ -17,6 +17,7 @@ mod demo;
 mod doctor;
 mod documented_examples;
 mod effect_classes;
+mod egress;
 mod execute;
 mod gate_answers;
 mod graphs;

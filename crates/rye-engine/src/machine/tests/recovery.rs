@@ -131,3 +131,26 @@ fn interrupted_call_is_reported_or_asked_about() {
     harness.decide(&gate, "run_again");
     assert_eq!(harness.started[&call], 2);
 }
+
+/// The decision could have no effect any more, and the call must not be repeated.
+#[test]
+fn gate_of_a_call_whose_effect_had_begun_is_withdrawn() {
+    for is_decided in [false, true] {
+        let mut harness = Harness::new();
+        harness.prompt(QueueMode::Followup);
+        let call = harness.request_tools(&["asks"]).remove(0);
+        harness.input(Input::DeclareEffect(call.clone(), EffectClass::AtMostOnce));
+        let request = DecisionRequest::approval("connect", "Connect?").while_running();
+        harness.input(Input::RequestDecision(call.clone(), Box::new(request)));
+        let gate = harness.stored.gates.keys().next().unwrap().clone();
+        if is_decided {
+            harness.resolve(&gate, "approve");
+        }
+        harness.restart();
+        assert_eq!(harness.started[&call], 1, "it is not repeated");
+        assert_eq!(harness.history().last().unwrap(), "tool: Interrupted");
+        let status = &harness.stored.gates[&gate].status;
+        assert!(!status.is_pending(), "{status:?}");
+        assert!(harness.model);
+    }
+}

@@ -90,13 +90,15 @@ pub(in super::super) fn abi() -> u32 {
 }
 
 /// Restricts a process whose root contains only what it may see: writes only where the policy
-/// allows them, no TCP, no signals to processes outside.
+/// allows them, no signals to processes outside, and no TCP unless there is a proxy.
 pub(super) fn restrict_inside(spec: &LaunchSpec) -> Result<(), LaunchError> {
     if abi() == 0 {
         return Ok(());
     }
     let policy = &spec.policy;
-    let mut rules = Rules::new()?;
+    // With a proxy, the empty network namespace alone confines TCP, so that programs can also
+    // connect to each other.
+    let mut rules = Rules::new(spec.proxy.is_none())?;
     rules.allow(Path::new("/"), read())?;
     for device in ["/dev", "/dev/pts"] {
         rules.allow(Path::new(device), device_rights())?;
@@ -129,7 +131,7 @@ pub(super) fn restrict_host(launch: &Launch) -> Result<(), LaunchError> {
             return Err(error(step, reason));
         }
     }
-    let mut rules = Rules::new()?;
+    let mut rules = Rules::new(true)?;
     let etc = ETC.iter().map(|name| Path::new("/etc").join(name));
     let system = SYSTEM.iter().map(PathBuf::from).chain(etc);
     let listed = policy.read.iter().chain(&spec.programs).chain(workspace);
@@ -170,10 +172,13 @@ fn device_rights() -> Rights {
 struct Rules(Option<RulesetCreated>);
 
 impl Rules {
-    fn new() -> Result<Self, LaunchError> {
+    fn new(denies_tcp: bool) -> Result<Self, LaunchError> {
         let ruleset = Ruleset::default()
             .handle_access(all())
-            .and_then(|it| it.handle_access(AccessNet::from_all(NEWEST)))
+            .and_then(|it| match denies_tcp {
+                true => it.handle_access(AccessNet::from_all(NEWEST)),
+                false => Ok(it),
+            })
             .and_then(|it| it.scope(Scope::from_all(NEWEST)))
             .and_then(Ruleset::create);
         Ok(Self(Some(ruleset.context("cannot use Landlock")?)))

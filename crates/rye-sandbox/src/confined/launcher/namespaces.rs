@@ -19,9 +19,9 @@ use rustix::process::{
 use rustix::thread::UnshareFlags;
 
 use super::{
-    Context, FAILED, Launch, LaunchError, error, landlock, privileges, report, root, seccomp,
+    Context, FAILED, Launch, LaunchError, error, landlock, network, privileges, report, root,
+    seccomp,
 };
-use crate::confined::Tier;
 
 /// Runs the command in new namespaces and then ends this process with the exit code or signal
 /// of the command. Returns only if the namespaces cannot be created.
@@ -36,6 +36,11 @@ pub(super) fn run(launch: &Launch) -> LaunchError {
     }
     if getppid() != parent {
         return error("cannot start", "the supervisor has ended");
+    }
+    if let Some(proxy) = &launch.spec.proxy
+        && let Err(error) = network::connect_proxy(proxy)
+    {
+        return error;
     }
     let (status, their_status) = match pipe_with(PipeFlags::CLOEXEC).context("cannot create a pipe")
     {
@@ -101,7 +106,10 @@ fn init(launch: &Launch, mut status: File) -> ! {
         privileges::limit_resources(&launch.spec.policy.limits)?;
         privileges::give_up()?;
         landlock::restrict_inside(&launch.spec)?;
-        seccomp::apply(Tier::Full)?;
+        seccomp::apply(match launch.spec.proxy {
+            Some(_) => seccomp::Sockets::UnixAndTcp,
+            None => seccomp::Sockets::Unix,
+        })?;
         // Giving up privileges may have cleared the parent-death signal.
         die_with_parent()
     };

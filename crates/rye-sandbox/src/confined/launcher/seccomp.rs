@@ -9,7 +9,6 @@ use seccompiler::{
 };
 
 use super::{Context, LaunchError};
-use crate::confined::Tier;
 
 /// Refused with `ENOSYS`, as on a kernel without them, so that programs use an alternative.
 const UNKNOWN: [i64; 4] = [
@@ -91,17 +90,28 @@ const NAMESPACES: [libc::c_int; 8] = [
 /// Ways to put input into a terminal.
 const TERMINAL_INPUT: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
+/// Which sockets a command can create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sockets {
+    /// None: the host's sockets are visible.
+    None,
+    /// Unix sockets.
+    Unix,
+    /// Unix sockets and TCP, which leads to the egress proxy.
+    UnixAndTcp,
+}
+
 /// Installs the filters for this process and its descendants.
-pub(super) fn apply(tier: Tier) -> Result<(), LaunchError> {
+pub(super) fn apply(sockets: Sockets) -> Result<(), LaunchError> {
     let step = "cannot install the seccomp filter";
-    for filter in filters(tier).context(step)? {
+    for filter in filters(sockets).context(step)? {
         apply_filter(&filter).context(step)?;
     }
     Ok(())
 }
 
 /// The filters. The library adds a check that kills calls of foreign architectures.
-fn filters(tier: Tier) -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
+fn filters(sockets: Sockets) -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
     let arch = TargetArch::try_from(ARCH)?;
     let unknown = UNKNOWN.map(|number| (number, Vec::new()));
     let errno = |number: libc::c_int| SeccompAction::Errno(number.unsigned_abs());
@@ -110,7 +120,7 @@ fn filters(tier: Tier) -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
     };
     let mut all: Vec<BpfProgram> = vec![
         filter(unknown.into(), errno(libc::ENOSYS))?,
-        filter(denied(tier)?, errno(libc::EPERM))?,
+        filter(denied(sockets)?, errno(libc::EPERM))?,
     ];
     if arch == TargetArch::x86_64 {
         all.push(kill_x32());
@@ -120,7 +130,7 @@ fn filters(tier: Tier) -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-fn denied(tier: Tier) -> Result<Rules, seccompiler::BackendError> {
+fn denied(sockets: Sockets) -> Result<Rules, seccompiler::BackendError> {
     let when = |argument, operator, value| {
         let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
         SeccompRule::new(vec![condition])
@@ -143,13 +153,38 @@ fn denied(tier: Tier) -> Result<Rules, seccompiler::BackendError> {
         )
     };
     rules.insert(libc::SYS_socketpair, vec![not_unix()?]);
-    let sockets = match tier {
-        Tier::Full => vec![not_unix()?],
-        // The host's sockets are visible, so there are none at all.
-        Tier::Landlock => Vec::new(),
+    let sockets = match sockets {
+        Sockets::None => Vec::new(),
+        Sockets::Unix => vec![not_unix()?],
+        Sockets::UnixAndTcp => not_unix_or_tcp()?,
     };
     rules.insert(libc::SYS_socket, sockets);
     Ok(rules)
+}
+
+/// Rules that match sockets which are neither Unix sockets nor TCP.
+fn not_unix_or_tcp() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    const TYPE_MASK: u64 = 0xf;
+    let number = |constant: libc::c_int| u64::from(constant.cast_unsigned());
+    let is = |argument, operator, value| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+    };
+    let is_not = |argument, constant| is(argument, SeccompCmpOp::Ne, number(constant));
+    let not_unix = || is_not(0, libc::AF_UNIX);
+    let other_family = vec![
+        not_unix()?,
+        is_not(0, libc::AF_INET)?,
+        is_not(0, libc::AF_INET6)?,
+    ];
+    let other_protocol = vec![not_unix()?, is_not(2, 0)?, is_not(2, libc::IPPROTO_TCP)?];
+    let mut all = vec![other_family, other_protocol];
+    for kind in (0..=TYPE_MASK).filter(|kind| *kind != number(libc::SOCK_STREAM)) {
+        all.push(vec![
+            not_unix()?,
+            is(1, SeccompCmpOp::MaskedEq(TYPE_MASK), kind)?,
+        ]);
+    }
+    all.into_iter().map(SeccompRule::new).collect()
 }
 
 /// Kills calls of the x32 interface. It shares the architecture of x86-64, but its numbers, which

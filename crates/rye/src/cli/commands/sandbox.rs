@@ -128,6 +128,7 @@ fn run_command(args: SandboxRunArgs, context: &Context) -> Outcome {
         confinement(context)?,
         context.protected(),
         context.settings.project().to_owned(),
+        context.vault(),
     )?;
     let duplicate = |fd: io::Result<OwnedFd>| fd.map_err(|error| Failure::failed("sandbox", error));
     let stdin = duplicate(io::stdin().as_fd().try_clone_to_owned())?;
@@ -138,12 +139,16 @@ fn run_command(args: SandboxRunArgs, context: &Context) -> Outcome {
     let runtime = runtime()?;
     let ran = sandbox.run_attached(args.command, stdin, stdout, on_stderr);
     let ran = runtime.block_on(ran);
-    let (exit, quarantined) = ran.map_err(|error| Failure::failed("sandbox", error))?;
-    for path in quarantined {
+    let ran = ran.map_err(|error| Failure::failed("sandbox", error))?;
+    for refused in ran.refused_connections {
+        let text = format!("connection refused: {refused}");
+        context.reporter().warn(&text, Some("rye help sandbox"));
+    }
+    for path in ran.quarantined {
         let text = format!("{path} decides what programs do later: moved to .rye-quarantine");
         context.reporter().warn(&text, None);
     }
-    Ok(Box::new(RunReport(exit)))
+    Ok(Box::new(RunReport(ran.exit)))
 }
 
 /// The command printed its own output.

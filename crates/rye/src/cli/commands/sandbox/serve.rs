@@ -28,7 +28,13 @@ pub(crate) fn run(args: &SandboxServeArgs, context: &Context) -> Outcome {
         confinement: confinement(context)?,
         protected: context.protected(),
     };
-    let sandbox = build_here(args.sandbox.into(), &args.workspace, &options, &supervisor)?;
+    let sandbox = build_here(
+        args.sandbox.into(),
+        &args.workspace,
+        &options,
+        None,
+        &supervisor,
+    )?;
     let secret = args.token_file.as_deref().map(read_secret).transpose()?;
     let options = ServeOptions {
         secret,
