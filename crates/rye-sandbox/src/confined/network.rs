@@ -5,6 +5,7 @@
 //! socket in the new namespace and sends it here, so this process accepts the connections itself,
 //! and nothing inside has to forward them.
 
+use std::fmt;
 use std::fs::Permissions;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -33,6 +34,12 @@ pub(super) struct CommandNetwork {
     requests: mpsc::Receiver<ConnectionRequest>,
     /// Ends with this structure.
     _serving: JoinSet<()>,
+}
+
+impl fmt::Debug for CommandNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CommandNetwork")
+    }
 }
 
 impl CommandNetwork {

@@ -468,7 +468,6 @@ async fn requests_that_are_not_for_a_proxy_are_refused() {
     ));
     let output = fixture.run(&good).await;
     assert_eq!(status(&output).as_deref(), Some("200"), "{output:?}");
-    let long = "x".repeat(100_000);
     for (request, expected) in [
         ("GET / HTTP/1.1\\r\\nHost: a.test".to_owned(), "400"),
         (
@@ -488,7 +487,7 @@ async fn requests_that_are_not_for_a_proxy_are_refused() {
             "400",
         ),
         (
-            format!("GET http://a.test:{port}/ HTTP/1.1\\r\\nX: {long}"),
+            format!("GET http://a.test:{port}/ HTTP/1.1\\r\\nX: %0300000d"),
             "431",
         ),
     ] {
