@@ -245,13 +245,12 @@ impl Rewalk {
         if recorded.error.is_some() || template.as_ref().is_some_and(reads_clock) {
             return;
         }
-        let computed = match template {
-            Some(template) => template.render(&Scope::new(&self.state, &self.inputs)),
-            None => {
-                let mut state = self.state.clone();
-                state.retain(|name, _| !name.starts_with('_'));
-                Value::Object(state)
-            }
+        let computed = if let Some(template) = template {
+            template.render(&Scope::new(&self.state, &self.inputs))
+        } else {
+            let mut state = self.state.clone();
+            state.retain(|name, _| !name.starts_with('_'));
+            Value::Object(state)
         };
         let recorded_output = recorded.output.cloned().unwrap_or_default();
         if computed != recorded_output {

@@ -179,14 +179,14 @@ impl<'g> Walker<'g> {
                     .graph
                     .index(&node)
                     .map(|index| &self.graph.nodes[index]);
-                return self.stop(RunStatus::Failed, Some(error), node).await;
+                return Box::pin(self.stop(RunStatus::Failed, Some(error), node)).await;
             }
             Position::End => None,
         };
         while let Some((index, interrupted)) = at {
             let node = &self.graph.nodes[index];
             if self.limits.steps.is_some_and(|most| steps_taken >= most) {
-                return self.stop(RunStatus::Paused, None, Some(node)).await;
+                return Box::pin(self.stop(RunStatus::Paused, None, Some(node))).await;
             }
             if self.steps_since_stop >= self.graph.max_steps {
                 self.run_hooks(HookEvent::Limit, None).await?;
@@ -196,7 +196,7 @@ impl<'g> Walker<'g> {
                 };
                 let message = format!("reached `max_steps` after {steps}");
                 let error = NodeError::new("max_steps", message);
-                return self.stop(RunStatus::Limit, Some(error), Some(node)).await;
+                return Box::pin(self.stop(RunStatus::Limit, Some(error), Some(node))).await;
             }
             steps_taken += 1;
             self.steps_since_stop += 1;
@@ -206,15 +206,13 @@ impl<'g> Walker<'g> {
             let start = Instant::now();
             let Some(result) = self.run_node_in_time(node, interrupted).await? else {
                 let error = NodeError::new("timeout", "the time limit was reached");
-                return self
-                    .stop(RunStatus::TimedOut, Some(error), Some(node))
-                    .await;
+                return Box::pin(self.stop(RunStatus::TimedOut, Some(error), Some(node))).await;
             };
             self.progress.items.clear();
             let (next, step_output) = match self.finish_node(node, result, start).await? {
                 Ok(next) => next,
                 Err(error) => {
-                    return self.stop(RunStatus::Failed, Some(error), Some(node)).await;
+                    return Box::pin(self.stop(RunStatus::Failed, Some(error), Some(node))).await;
                 }
             };
             output = step_output;
