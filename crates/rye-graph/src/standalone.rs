@@ -88,7 +88,9 @@ pub async fn run_recorded(
         options: &RunOptions::default(),
         key: options.key.map(Arc::new),
     };
-    match resume::start_or_resume(&mut walker, &setup, &mut Map::new()).await? {
+    let mut metadata = Map::new();
+    let resumed = resume::start_or_resume(&mut walker, &setup, &mut metadata);
+    match Box::pin(resumed).await? {
         resume::Entry::Continue(from) => Box::pin(walker.run(from))
             .await
             .map_err(|error| failure(&error)),
