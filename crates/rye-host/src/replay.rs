@@ -133,21 +133,18 @@ impl<'a> ThreadReplay<'a> {
     ) -> Result<Self, ReplayError> {
         let clock = Arc::<SkippableClock>::default();
         let engine = engine(harness, &clock, setup)?;
-        let session = match shared_history(archive, thread) {
-            Some(shared) => {
-                let id = shared.session.id.clone();
-                engine.import(shared, |_| None).await?;
-                engine.open_session(&id, Claim::IfFree).await?
-            }
-            None => {
-                let new = NewSession {
-                    user_id: archive.session.user_id.clone(),
-                    model: archive.session.model.clone(),
-                    role: archive.session.role.clone(),
-                    ..NewSession::default()
-                };
-                engine.create_session(new).await?
-            }
+        let session = if let Some(shared) = shared_history(archive, thread) {
+            let id = shared.session.id.clone();
+            engine.import(shared, |_| None).await?;
+            engine.open_session(&id, Claim::IfFree).await?
+        } else {
+            let new = NewSession {
+                user_id: archive.session.user_id.clone(),
+                model: archive.session.model.clone(),
+                role: archive.session.role.clone(),
+                ..NewSession::default()
+            };
+            engine.create_session(new).await?
         };
         harness.attach(&session);
         Ok(Self {

@@ -553,9 +553,10 @@ impl Sandbox for ConfinedSandbox {
     fn confinement(&self) -> Confinement {
         Confinement {
             files: FileAccess::Workspace,
-            network: match self.has_network() {
-                true => NetworkAccess::Proxied,
-                false => NetworkAccess::None,
+            network: if self.has_network() {
+                NetworkAccess::Proxied
+            } else {
+                NetworkAccess::None
             },
             processes: ProcessAccess::Own,
             enforcement: Some(Enforcement {

@@ -247,7 +247,7 @@ pub(super) fn add_grants(
     let policy = confinement.enforcement.map(|it| it.policy);
     let hash = audit::args_hash(&json!([grants, policy]));
     request.resume_key = format!("{}:{hash:.32}", request.resume_key);
-    let mut lines = String::new();
+    let mut lines = Vec::new();
     for (what, items) in [
         ("also reads", &grants.read),
         ("also writes", &grants.write),
@@ -255,13 +255,13 @@ pub(super) fn add_grants(
     ] {
         if !items.is_empty() {
             let items: Vec<_> = items.iter().map(|item| sanitize_line(item)).collect();
-            lines += &format!("{what}: {}\n", items.join(", "));
+            lines.push(format!("{what}: {}\n", items.join(", ")));
         }
     }
     if !reason.is_empty() {
-        lines += &format!("the agent's reason: {}\n", sanitize_line(reason));
+        lines.push(format!("the agent's reason: {}\n", sanitize_line(reason)));
     }
-    request.body.insert_str(0, &lines);
+    request.body.insert_str(0, &lines.concat());
     request.context.insert(GRANTS.to_owned(), json!(grants));
 }
 

@@ -67,10 +67,11 @@ fn replay_graphs(archives: &[Archive]) -> Option<RunReplay> {
          next node after each of {steps} steps"
     );
     if not_computed > 0 {
-        compared += &format!(
+        let recorded = format!(
             "; took the recorded state of {not_computed} steps, which depend on the time or on a \
              result that was too long to record"
         );
+        compared.push_str(&recorded);
     }
     Some(RunReplay {
         compared,

@@ -110,28 +110,27 @@ impl ConfigFile {
             let message = format!("invalid `{name}`: expected {expected}, found `{found}`");
             fail(message, Some(position(at)))
         };
-        let cache_dir = content
-            .cache_dir
-            .map(|dir| match expand_dir(&dir.value, home) {
-                Some(value) => Ok(setting(path, dir.referenced, value)),
-                None => {
-                    let expected = "an absolute path or one that begins with `~/`";
-                    Err(invalid("cache_dir", expected, &dir.value, dir.referenced))
-                }
-            });
+        let cache_dir = content.cache_dir.map(|dir| {
+            if let Some(value) = expand_dir(&dir.value, home) {
+                Ok(setting(path, dir.referenced, value))
+            } else {
+                let expected = "an absolute path or one that begins with `~/`";
+                Err(invalid("cache_dir", expected, &dir.value, dir.referenced))
+            }
+        });
         let search_limit = content.search.limit.map(|limit| {
             let number = limit.value.as_u64().and_then(|it| u32::try_from(it).ok());
-            match number.filter(|it| (1..=MAX_SEARCH_LIMIT).contains(it)) {
-                Some(value) => Ok(setting(path, limit.referenced, value)),
-                None => {
-                    let expected = "an integer from 1 to 200";
-                    Err(invalid(
-                        "search.limit",
-                        expected,
-                        &limit.value,
-                        limit.referenced,
-                    ))
-                }
+            let number = number.filter(|it| (1..=MAX_SEARCH_LIMIT).contains(it));
+            if let Some(value) = number {
+                Ok(setting(path, limit.referenced, value))
+            } else {
+                let expected = "an integer from 1 to 200";
+                Err(invalid(
+                    "search.limit",
+                    expected,
+                    &limit.value,
+                    limit.referenced,
+                ))
             }
         });
         let (color, debug) = (content.color, content.debug);

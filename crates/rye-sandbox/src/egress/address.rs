@@ -49,17 +49,17 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(mapped) = address.to_ipv4_mapped() {
         return is_public_v4(mapped);
     }
-    let [a, b, c, d, e, f, high, low] = address.segments();
-    if [a, b, c, d, e, f] == [0x64, 0xff9b, 0, 0, 0, 0] {
+    let segments = address.segments();
+    if let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = segments {
         // NAT64: a gateway translates it.
         return is_public_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
     }
-    let first = u32::from(a) << 16 | u32::from(b);
+    let first = u32::from(segments[0]) << 16 | u32::from(segments[1]);
     let is_within = |(network, length): &([u16; 2], u32)| {
         let network = u32::from(network[0]) << 16 | u32::from(network[1]);
         (first ^ network) >> (32 - length) == 0
     };
-    a >> 13 == 0b001 && !RESERVED_V6.iter().any(is_within)
+    segments[0] >> 13 == 0b001 && !RESERVED_V6.iter().any(is_within)
 }
 
 #[cfg(test)]

@@ -175,9 +175,12 @@ impl Rules {
     fn new(denies_tcp: bool) -> Result<Self, LaunchError> {
         let ruleset = Ruleset::default()
             .handle_access(all())
-            .and_then(|it| match denies_tcp {
-                true => it.handle_access(AccessNet::from_all(NEWEST)),
-                false => Ok(it),
+            .and_then(|it| {
+                if denies_tcp {
+                    it.handle_access(AccessNet::from_all(NEWEST))
+                } else {
+                    Ok(it)
+                }
             })
             .and_then(|it| it.scope(Scope::from_all(NEWEST)))
             .and_then(Ruleset::create);
