@@ -175,7 +175,6 @@ fn secrets(vault: Option<Vault>) -> Arc<SecretSource> {
     })
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

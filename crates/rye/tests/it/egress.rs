@@ -46,7 +46,7 @@ fn script(env: &TestEnv, calls: &[Value]) {
     env.write("project/script.yaml", &text);
 }
 
-fn bash(args: Value) -> Value {
+fn bash(args: &Value) -> Value {
     json!({ "name": "bash", "args": args })
 }
 
@@ -141,7 +141,7 @@ fn connection_of_a_running_command_is_a_gate() {
     for (decision, expected) in [("approve", "hello200"), ("deny", "403")] {
         let env = TestEnv::new();
         policy(&env, "user", &json!({ "ask": true, "private": [address] }));
-        script(&env, &[bash(json!({ "command": curl(address) }))]);
+        script(&env, &[bash(&json!({ "command": curl(address) }))]);
         let (gate, answer) = decide(&env, decision);
         assert_eq!(gate["context"]["connection"], target.as_str());
         assert_eq!(gate["context"]["sandbox"]["network"], "proxied");
@@ -159,7 +159,7 @@ fn approved_connection_holds_for_the_session() {
     let address = serve("hello");
     let env = TestEnv::new();
     policy(&env, "user", &json!({ "ask": true, "private": [address] }));
-    let call = bash(json!({ "command": curl(address) }));
+    let call = bash(&json!({ "command": curl(address) }));
     script(&env, &[call.clone(), call]);
     let (_, answer) = decide(&env, "approve");
     assert!(answer.contains("hello200"), "{answer}");
@@ -170,7 +170,7 @@ fn connection_gate_of_a_killed_process_is_withdrawn() {
     let env = TestEnv::new();
     policy(&env, "user", &json!({ "ask": true }));
     let command = format!("echo x >> started; {}", curl(serve("hello")));
-    script(&env, &[bash(json!({ "command": command }))]);
+    script(&env, &[bash(&json!({ "command": command }))]);
     let (mut child, mut errors) = start(&env);
     wait_for_gate(&env, &mut errors);
     child.kill().unwrap();
@@ -250,7 +250,7 @@ fn paths_outside_are_gates_that_name_them() {
             "outside text",
         ),
         (
-            bash(json!({ "command": cat, "read": [path] })),
+            bash(&json!({ "command": cat, "read": [path] })),
             "outside text",
         ),
         (
@@ -282,7 +282,7 @@ fn command_can_request_to_run_without_the_sandbox() {
     let command = format!("cat {}", env.path("outside/file").display());
     script(
         &env,
-        &[bash(json!({ "command": command, "unconfined": true }))],
+        &[bash(&json!({ "command": command, "unconfined": true }))],
     );
     let (gate, answer) = decide(&env, "approve");
     assert_eq!(gate["context"]["grants"], json!({ "unconfined": true }));
