@@ -118,6 +118,7 @@ fn project_can_deny_what_the_user_allows() {
     assert_eq!(run().stdout, b"hello200");
     policy(&env, "project", &json!({ "deny": ["localhost"] }));
     let project = env.path("project/.ai/config/agent/sandbox.yaml");
+    assert!(env.run(&["keys", "generate"]).status.success());
     let signed = env.run(&["sign", project.to_str().unwrap()]);
     assert!(signed.status.success(), "{signed:?}");
     assert!(run().stdout.ends_with(b"403"));
@@ -172,10 +173,11 @@ fn connection_gate_of_a_killed_process_is_withdrawn() {
     let command = format!("echo x >> started; {}", curl(serve("hello")));
     script(&env, &[bash(&json!({ "command": command }))]);
     let (mut child, mut errors) = start(&env);
-    wait_for_gate(&env, &mut errors);
+    let gate = wait_for_gate(&env, &mut errors);
+    let session = gate["origin"]["session"].as_str().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    let output = env.run(&["session", "resume", "--json"]);
+    let output = env.run(&["session", "resume", session, "--json"]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(env.read("project/started"), "x\n", "the command ran once");
     let gates = parse(&env.run(&["gate", "list", "--json"]));
@@ -190,7 +192,7 @@ fn command_can_request_hosts_in_advance() {
         let env = TestEnv::new();
         policy(&env, "user", &json!({ "private": [address] }));
         let args = json!({ "command": curl(address), "network": [host], "reason": "to greet" });
-        script(&env, &[bash(args)]);
+        script(&env, &[bash(&args)]);
         let (gate, answer) = decide(&env, decision);
         assert_eq!(gate["context"]["grants"], json!({ "network": [host] }));
         assert_eq!(gate["context"]["sandbox"]["network"], "proxied");
@@ -226,7 +228,7 @@ fn command_can_request_a_protected_path() {
             .status()
             .unwrap();
         assert!(init.success());
-        script(&env, &[bash(args)]);
+        script(&env, &[bash(&args)]);
         let answer = match decision {
             Some(decision) => decide(&env, decision).1,
             None => answer(&env.run(&PROMPT)),
@@ -239,10 +241,17 @@ fn command_can_request_a_protected_path() {
 #[test]
 fn paths_outside_are_gates_that_name_them() {
     let env = TestEnv::new();
-    env.write("outside/file", "outside text\n");
-    env.write("outside/other", "other text\n");
-    let path = env.path("outside/file").display().to_string();
-    let other = env.path("outside/other").display().to_string();
+    // Commands have their own `/tmp`.
+    let outside = tempfile::tempdir_in("/var/tmp").unwrap();
+    let file = |name: &str, text: &str| {
+        let path = outside.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (path, other) = (
+        file("file", "outside text\n"),
+        file("other", "other text\n"),
+    );
     let cat = format!("cat {path}; cat {other}; true");
     let calls = [
         (
@@ -272,7 +281,7 @@ fn paths_outside_are_gates_that_name_them() {
             "only what was approved: {answer}"
         );
     }
-    assert_eq!(env.read("outside/file"), "new\n");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
 }
 
 #[test]
