@@ -60,7 +60,10 @@ pub(crate) enum Tool {
 }
 
 /// Programs that tests run, with their Debian packages.
-const TEST_PROGRAMS: [(&str, &str); 10] = [
+const TEST_PROGRAMS: [(&str, &str); 13] = [
+    ("curl", "curl"),
+    ("git", "git"),
+    ("make", "make"),
     ("node", "nodejs"),
     ("npm", "npm"),
     ("openssl", "openssl"),

@@ -180,12 +180,12 @@ mod tests {
         table.row([
             "a".into(),
             "provider/long-model-name".into(),
-            "fix the build".into(),
+            "fix the leaks".into(),
         ]);
         let mut text = String::new();
         table.write(&mut text, Some(31));
         let text = anstream::adapter::strip_str(&text).to_string();
-        let expected = "ID  MODEL          TITLE\na   provider/lon…  fix the bui…\n";
+        let expected = "ID  MODEL          TITLE\na   provider/lon…  fix the lea…\n";
         assert_eq!(text, expected);
     }
 
