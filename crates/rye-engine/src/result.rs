@@ -71,7 +71,7 @@ mod tests {
         for (text, expected) in [
             ("So.".to_owned(), "missing line ---RESULT_START---"),
             (format!("{START} {{}}"), "missing line ---RESULT_END---"),
-            (wrap("n = 1"), "not JSON: expected ident"),
+            (wrap("n = 1"), "between the lines: expected ident"),
             (wrap("{}"), "\"n\" is a required property"),
             (wrap(r#"{"n":"x"}"#), "/n: \"x\" is not of type"),
         ] {

@@ -99,8 +99,10 @@ fn failed_installation_shows_the_meaningful_lines() {
     );
 }
 
-/// Notes SIGTERM, and needs a moment to finish what it writes.
+/// Notes SIGTERM, and needs a moment to finish what it writes. It closes standard error because the
+/// shell reports the end of `sleep` there, and dies if the pipe has no reader any more.
 const WRITING: &str = "\
+exec 2>/dev/null
 trap 'echo terminated > ../signal; sleep 1; echo complete > ../cache; exit 1' TERM
 echo partial > ../cache
 sleep 0.3

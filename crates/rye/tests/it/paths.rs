@@ -371,7 +371,8 @@ fn project_approval_is_not_written_through_a_link() {
         "--for",
         "project",
     ];
-    assert!(env.run(&answer).status.success());
+    let output = env.run(&answer);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
     let session = gate["origin"]["session"].as_str().unwrap();
     let output = env.run(&["session", "resume", session]);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{output:?}");
