@@ -182,9 +182,9 @@ async fn confined_tool_inherits_basic_and_declared_variables() {
     let env = TestEnv::new();
     let script = "# sandbox: confined\n# requires_env: [WANTED]\necho \"$WANTED,$OTHER,$HOME\"\n";
     env.signed("tools/variables.sh", &format!("{BASH}{script}"));
-    let variables = [("WANTED", "a"), ("OTHER", "b"), ("HOME", "/home/ada")];
+    let variables = [("WANTED", "a"), ("OTHER", "b"), ("HOME", "/users/ada")];
     let result = env.run_with("variables", &variables).await;
-    assert_eq!(result.data["stdout"], "a,,/home/ada\n", "{result:?}");
+    assert_eq!(result.data["stdout"], "a,,/users/ada\n", "{result:?}");
 }
 
 #[tokio::test]

@@ -204,7 +204,7 @@ mod tests {
             npm error 404\n\
             npm error 404  'nope@*' could not be found or you do not have permission\n\
             npm error 404 Note that you can also install from a\n\
-            npm error A complete log of this run can be found in: /root/.npm/_logs/x.log\n";
+            npm error A complete log of this run can be found in: /srv/npm/_logs/x.log\n";
         assert_eq!(
             meaningful_lines(npm),
             [

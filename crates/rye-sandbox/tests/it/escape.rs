@@ -287,7 +287,7 @@ fn init_of_the_sandbox_is_out_of_reach() {
             "cat /proc/1/environ",
             "ls /proc/1/fd/0",
             "head -c0 /proc/1/mem",
-            "ls /proc/1/root/",
+            "ls -L /proc/1/root",
             "./attempt ptrace 1",
         ] {
             let inside = fixture.run(Some("full"), script);

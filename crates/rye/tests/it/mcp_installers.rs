@@ -81,7 +81,7 @@ fn failed_installation_shows_the_meaningful_lines() {
          npm error code E404\n\
          npm error 404 Not Found - GET https://registry.example/slow-server - Not found\n\
          npm error 404\n\
-         npm error A complete log of this run can be found in: /home/me/.npm/_logs/x.log\n\
+         npm error A complete log of this run can be found in: /srv/npm/_logs/x.log\n\
          END\n\
          exit 1",
     );
