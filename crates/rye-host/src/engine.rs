@@ -40,6 +40,8 @@ pub struct EngineOptions {
     /// Where tools run [default: as before; in a new session, confined in a project and virtual
     /// elsewhere].
     pub sandbox: Option<SandboxKind>,
+    /// Whether the changes of a new session are reviewed [default: as configured].
+    pub review: Option<bool>,
     /// Working directory of tools [default: that of the session; in a new session, the project].
     pub workspace: Option<PathBuf>,
     /// The default model.
@@ -91,7 +93,17 @@ pub(crate) fn run_engine<T>(
     } else {
         ConfinementPolicy::default()
     };
+    let review = options.review.or(confinement.review).unwrap_or(false);
+    if review
+        && options
+            .sandbox
+            .is_some_and(|kind| kind != SandboxKind::Confined)
+    {
+        let message = "review mode works only in the sandbox `confined`";
+        return Err(Failure::usage(message).hint("rye prompt --review --sandbox confined"));
+    }
     let kind = match options.sandbox {
+        None if review && options.runs_sessions => SandboxKind::Confined,
         Some(kind) => kind,
         None if options.runs_sessions => {
             default_kind(context, &workspace, &supervisor, &confinement)
@@ -106,6 +118,7 @@ pub(crate) fn run_engine<T>(
             resume_in: options.sandbox,
             workspace: options.workspace,
             project,
+            review,
             confinement,
             protected: context.protected(),
         },

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rye_engine::protocol::{
-    Entry, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId, TurnEnd,
+    CHANGE_SET, Entry, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId, TurnEnd,
 };
 use rye_engine::store::StoreError;
 use rye_engine::tool::DRIFT;
@@ -280,8 +280,8 @@ impl Follower<'_> {
             return Ok(());
         }
         let has = |action: &str| gate.actions.iter().any(|it| it.id == action);
-        // `--yes` covers neither raised limits nor changed definitions of MCP tools.
-        let needs_person = ["limit", DRIFT];
+        // `--yes` covers neither raised limits, changed definitions of MCP tools nor reviews.
+        let needs_person = ["limit", DRIFT, CHANGE_SET];
         let in_context = |key: &&str| gate.context.contains_key(*key);
         let yes = self.yes && owner == GateOwner::OwnPrompt;
         if has("approve") && yes && !needs_person.iter().any(in_context) {

@@ -245,6 +245,10 @@ pub fn builder_with_store(
             options.vault.clone(),
         )))
         .refresher(HttpRefresher)
-        .sandbox_provider(HostSandboxes::new(sandboxes, supervisor))
+        .sandbox_provider(HostSandboxes::new(
+            sandboxes,
+            supervisor,
+            options.database.parent().unwrap_or(Path::new(".")),
+        ))
         .tools(rye_tools::tools()))
 }

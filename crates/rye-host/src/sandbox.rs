@@ -11,7 +11,7 @@ use lillux::path_policy::ProtectedPaths;
 use lillux::process::Supervisor;
 use rye_items::Spaces;
 use rye_items::trust::IgnoredFile;
-use rye_sandbox::{ConfinedError, ConfinedSandbox, Launcher};
+use rye_sandbox::{ConfinedError, ConfinedSandbox, Launcher, ReviewError};
 
 use crate::SandboxKind;
 use crate::config::{self, ConfigFiles};
@@ -67,6 +67,9 @@ pub enum ConfinementError {
     /// The workspace cannot be confined.
     #[error(transparent)]
     Workspace(#[from] ConfinedError),
+    /// Changes cannot be kept for a review.
+    #[error(transparent)]
+    Review(#[from] ReviewError),
 }
 
 impl ConfinementError {
@@ -75,6 +78,14 @@ impl ConfinementError {
         match self {
             Self::Unavailable(availability) => availability.fix.clone(),
             Self::Workspace(_) => Some("rye prompt --workspace DIR".to_owned()),
+            Self::Review(ReviewError::Tier(_)) => {
+                let fix = launcher().and_then(|it| Availability::probe(it).fix);
+                fix.or_else(|| Some("rye sandbox check".to_owned()))
+            }
+            Self::Review(ReviewError::Inside(_)) => {
+                Some("export RYE_STATE_DIR=/path/to/state".to_owned())
+            }
+            Self::Review(_) => Some("rye sandbox check".to_owned()),
             Self::NoLauncher => None,
         }
     }

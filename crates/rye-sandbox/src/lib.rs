@@ -37,7 +37,7 @@ mod shell;
 
 pub use confined::{
     Availability, ConfinedError, ConfinedSandbox, ConfinementPolicy, Launcher, PROTECTED_NAMES,
-    PreparedCommand, ResourceLimits, Tier, launch,
+    PreparedCommand, ResourceLimits, ReviewError, Tier, launch, remove_review,
 };
 pub use files::Limits;
 pub use local::LocalSandbox;

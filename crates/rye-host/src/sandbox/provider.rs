@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lillux::path_policy::ProtectedPaths;
 use lillux::process::Supervisor;
-use rye_engine::protocol::SandboxRef;
+use rye_engine::protocol::{SandboxId, SandboxKind as ProtocolKind, SandboxRef};
 use rye_engine::sandbox::{
     OpenSandbox, Sandbox, SandboxError, SandboxFuture, SandboxProvider, SandboxSpec,
 };
@@ -23,6 +23,8 @@ pub struct SandboxOptions {
     pub resume_in: Option<SandboxKind>,
     /// Directory that all sessions work in, instead of the one that each records.
     pub workspace: Option<PathBuf>,
+    /// Whether the changes of new sessions are reviewed.
+    pub review: bool,
     /// The project, and the workspace of sessions that record none.
     pub project: PathBuf,
     /// Policy of the confined sandbox.
@@ -35,11 +37,15 @@ pub struct SandboxOptions {
 pub(crate) struct HostSandboxes {
     options: SandboxOptions,
     supervisor: Arc<Supervisor>,
+    /// Keeps the changes of sessions until a review.
+    reviews: PathBuf,
 }
 
 impl HostSandboxes {
-    pub(crate) fn new(options: SandboxOptions, supervisor: Arc<Supervisor>) -> Self {
+    /// Keeps what sandboxes store in the directory `state`.
+    pub(crate) fn new(options: SandboxOptions, supervisor: Arc<Supervisor>, state: &Path) -> Self {
         Self {
+            reviews: state.join("review"),
             options,
             supervisor,
         }
@@ -52,7 +58,23 @@ impl HostSandboxes {
         workspace.unwrap_or_else(|| self.options.project.clone())
     }
 
-    fn build(&self, kind: SandboxKind, workspace: &Path) -> Result<Arc<dyn Sandbox>, SandboxError> {
+    /// The changes of a sandbox.
+    fn review(&self, id: &SandboxId) -> PathBuf {
+        self.reviews.join(id.as_str())
+    }
+
+    /// Builds a sandbox. `review` keeps its changes, if they are reviewed.
+    fn build(
+        &self,
+        kind: SandboxKind,
+        workspace: &Path,
+        review: Option<&Path>,
+    ) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        if review.is_some() && kind != SandboxKind::Confined {
+            let reason =
+                "the session is in review mode, which works only in the sandbox `confined`";
+            return Err(SandboxError::unavailable(reason));
+        }
         let SandboxOptions {
             project,
             confinement,
@@ -73,7 +95,13 @@ impl HostSandboxes {
             }
             SandboxKind::Confined => {
                 let built = confined(workspace, supervisor, confinement, protected, project);
-                Arc::new(built?)
+                match review {
+                    Some(dir) => {
+                        let built = built?.with_review(dir);
+                        Arc::new(built.map_err(ConfinementError::from)?)
+                    }
+                    None => Arc::new(built?),
+                }
             }
         })
     }
@@ -92,8 +120,13 @@ impl SandboxProvider for HostSandboxes {
     fn create<'a>(&'a self, spec: &'a SandboxSpec) -> SandboxFuture<'a, OpenSandbox> {
         Box::pin(async move {
             let workspace = self.workspace(spec.workspace.as_deref());
-            let sandbox = self.build(self.options.kind, &workspace)?;
-            let reference = SandboxRef::new(sandbox.kind(), sandbox.working_dir());
+            let mut reference = SandboxRef::new(ProtocolKind::Confined, None);
+            reference.review = self.options.review;
+            let review = self.review(&reference.id);
+            let review = reference.review.then_some(review.as_path());
+            let sandbox = self.build(self.options.kind, &workspace, review)?;
+            reference.kind = sandbox.kind();
+            reference.workspace = sandbox.working_dir();
             Ok(OpenSandbox { reference, sandbox })
         })
     }
@@ -102,7 +135,20 @@ impl SandboxProvider for HostSandboxes {
         Box::pin(async move {
             let workspace = self.workspace(reference.workspace.as_deref());
             let kind = self.options.resume_in;
-            self.build(kind.unwrap_or_else(|| reference.kind.into()), &workspace)
+            let review = self.review(&reference.id);
+            let review = reference.review.then_some(review.as_path());
+            let kind = kind.unwrap_or_else(|| reference.kind.into());
+            self.build(kind, &workspace, review)
         })
+    }
+
+    fn destroy<'a>(&'a self, reference: &'a SandboxRef) -> SandboxFuture<'a, ()> {
+        let removed = if reference.review {
+            rye_sandbox::remove_review(&self.review(&reference.id))
+        } else {
+            Ok(())
+        };
+        let removed = removed.map_err(SandboxError::unavailable);
+        Box::pin(std::future::ready(removed))
     }
 }

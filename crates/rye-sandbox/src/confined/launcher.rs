@@ -17,6 +17,7 @@ mod namespaces;
 mod privileges;
 mod root;
 mod seccomp;
+mod view;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
@@ -33,6 +34,7 @@ use super::policy::ResolvedPolicy;
 use super::protected::{Guard, GuardKind};
 
 pub(super) use landlock::{MIN_ABI, abi};
+pub(super) use view::{VIEW, ViewRef, ViewSpec, read_frame, write_frame};
 
 /// Exit code if the command could not be confined; it then did not start.
 pub(super) const FAILED: u8 = 125;
@@ -59,6 +61,9 @@ pub(super) struct LaunchSpec {
     pub(super) masked: Vec<PathBuf>,
     /// Paths that the command can read, even below a masked one.
     pub(super) programs: Vec<PathBuf>,
+    /// The process whose view of the workspace the command gets.
+    #[serde(default)]
+    pub(super) view: Option<ViewRef>,
 }
 
 /// A step of the confinement failed.
@@ -93,6 +98,9 @@ struct Launch {
 /// Runs the launcher. The arguments are those that the sandbox passes; a program calls this
 /// first in `main`, before it starts threads.
 pub fn launch(arguments: Vec<OsString>) -> ExitCode {
+    if arguments.first().is_some_and(|it| it == VIEW) {
+        return view::run(arguments.get(1).map(OsString::as_os_str));
+    }
     let Some(launch) = Launch::parse(arguments) else {
         return ExitCode::from(FAILED);
     };

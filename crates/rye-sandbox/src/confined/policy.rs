@@ -65,6 +65,8 @@ pub struct ConfinementPolicy {
     pub protect: Vec<String>,
     /// Additional environment variables that commands inherit.
     pub environment: Vec<String>,
+    /// Whether changes reach the workspace only after a review.
+    pub review: Option<bool>,
     /// Limits of each command.
     pub limits: ResourceLimits,
 }
@@ -98,6 +100,7 @@ impl ConfinementPolicy {
         self.write.extend(other.write);
         self.protect.extend(other.protect);
         self.environment.extend(other.environment);
+        self.review = self.review.or(other.review);
         let (own, other) = (&mut self.limits, other.limits);
         own.processes = own.processes.or(other.processes);
         own.memory_mib = own.memory_mib.or(other.memory_mib);
@@ -111,6 +114,7 @@ impl ConfinementPolicy {
     pub fn tightening(self) -> Self {
         Self {
             protect: self.protect,
+            review: self.review.filter(|review| *review),
             ..Self::default()
         }
     }

@@ -107,6 +107,7 @@ fn run_true(launcher: &Launcher, tier: Tier) -> Result<(), String> {
         policy: ConfinementPolicy::default().resolve(&workspace, None),
         masked: Vec::new(),
         programs: Vec::new(),
+        view: None,
     };
     let spec = serde_json::to_string(&spec).map_err(|error| error.to_string())?;
     let candidates = ["/bin/true", "/usr/bin/true"].map(PathBuf::from);

@@ -6,5 +6,6 @@ mod agent;
 mod contract;
 mod escape;
 mod host_death;
+mod review;
 mod tools;
 mod workloads;

@@ -45,6 +45,7 @@ mod prompt;
 mod prompt_events;
 mod read_only;
 mod resume;
+mod review;
 mod sandbox;
 mod search;
 mod secrets;

@@ -131,3 +131,38 @@ fn interrupted_call_is_reported_or_asked_about() {
     harness.decide(&gate, "run_again");
     assert_eq!(harness.started[&call], 2);
 }
+
+/// The engine's own call leaves a note for the model, but no call or result in the history.
+#[test]
+fn review_ends_the_turn_also_after_a_restart() {
+    let mut harness = Harness::new();
+    harness.reviews_changes = true;
+    harness.prompt(QueueMode::Followup);
+    harness.answer_text("hello");
+    let review: CallId = REVIEW.parse().unwrap();
+    assert!(harness.machine.thread.turn.is_some(), "the turn waits");
+    harness.restart();
+    assert_eq!(harness.started[&review], 2, "it runs again");
+    harness.end_tool(&review, "applied");
+    assert!(harness.machine.thread.turn.is_none());
+    let expected = ["user: prompt 1", "model: hello", "user: applied"];
+    assert_eq!(harness.history(), expected);
+    // No model can call it.
+    harness.prompt(QueueMode::Followup);
+    harness.request_tools(&[REVIEW]);
+    assert_eq!(harness.started[&review], 2);
+}
+
+#[test]
+fn aborted_review_leaves_no_result_in_the_history() {
+    let mut harness = Harness::new();
+    harness.reviews_changes = true;
+    harness.prompt(QueueMode::Followup);
+    harness.answer_text("hello");
+    harness.input(Input::Abort {
+        partial: String::new(),
+        clear_queue: false,
+    });
+    assert!(harness.machine.thread.turn.is_none());
+    assert_eq!(harness.history(), ["user: prompt 1", "model: hello"]);
+}
