@@ -217,7 +217,15 @@ async fn dry_run_finds_what_a_run_would_hit() {
         "url",
         "executor_id: http_client\nconfig: {url: \"ftp://x\"}",
     );
+    let interpreter = "{type: system_binary, binary: no-such-interpreter, var: RYE_IT}";
+    tool(
+        "interpreter",
+        &format!(
+            "{executed}env_config: {{interpreter: {interpreter}}}\nconfig: {{command: \"${{RYE_IT}}\"}}"
+        ),
+    );
     for (name, code) in [
+        ("interpreter", "interpreter_not_found"),
         ("no_command", "invalid_config"),
         ("unset", "no_command"),
         ("absent", "cannot_start"),

@@ -18,13 +18,19 @@ steps:
   - text: 'It said: ${last_tool_result}'
 ";
 
-/// A tool that reports its start and waits for a file before it ends.
-fn tool(effect: &str) -> String {
+/// A tool that reports its start to a named pipe and waits for a file before it ends.
+fn tool(effect: &str, pipe: &str) -> String {
     format!(
         "version: \"1.0.0\"\ndescription: Works\nrisk_level: low\n{effect}\
          executor_id: rye/core/runtimes/bash/bash\nconfig:\n  \
-         command: 'echo ran >> ran.txt; [ -e go ] || {{ echo > begun; sleep 60; }}'\n"
+         command: 'echo ran >> ran.txt; [ -e go ] || {{ echo > {pipe}; sleep 60; }}'\n"
     )
+}
+
+fn make_pipe(env: &TestEnv, name: &str) {
+    let path = env.path("project").join(name);
+    let made = Command::new("mkfifo").arg(path).status();
+    assert!(made.unwrap().success());
 }
 
 /// A session whose process was killed while the item ran.
@@ -33,20 +39,13 @@ fn session_killed_during_item(effect: &str) -> (TestEnv, String) {
     env.set("USER", "ada");
     env.write("project/agent.yaml", AGENT);
     assert!(env.run(&["init"]).status.success());
-    env.write("project/.ai/tools/work.yaml", &tool(effect));
+    env.write("project/.ai/tools/work.yaml", &tool(effect, "begun"));
     let signed = env.run(&["sign", "work"]);
     assert!(signed.status.success(), "{signed:?}");
-    let begun = env.path("project/begun");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&begun)
-            .status()
-            .unwrap()
-            .success()
-    );
+    make_pipe(&env, "begun");
     let mut child = env.command().args(PROMPT).spawn().unwrap();
     // Blocks until the item runs.
-    assert_eq!(std::fs::read_to_string(&begun).unwrap(), "\n");
+    assert_eq!(env.read("project/begun"), "\n");
     child.kill().unwrap();
     child.wait().unwrap();
     env.write("project/go", "");
@@ -116,6 +115,41 @@ fn effect_ask_opens_a_gate_after_every_crash() {
     assert_eq!(run_count(&env), 3, "{output:?}");
     let verified = env.run(&["session", "verify", &id]);
     assert!(verified.status.success(), "{verified:?}");
+}
+
+#[test]
+fn parallel_calls_that_died_in_a_crash_replay_without_differences() {
+    let env = TestEnv::new();
+    assert!(env.run(&["init"]).status.success());
+    let mut calls = Vec::new();
+    for (name, effect) in [("once", ""), ("again", "effect: idempotent\n")] {
+        make_pipe(&env, name);
+        env.write(
+            &format!("project/.ai/tools/{name}.yaml"),
+            &tool(effect, name),
+        );
+        let signed = env.run(&["sign", name]);
+        assert!(signed.status.success(), "{signed:?}");
+        let args = format!("{{ tool_id: 'rye:{name}', summary: work }}");
+        calls.push(format!("{{ name: call_tool, args: {args} }}"));
+    }
+    let calls = calls.join(", ");
+    let script = format!("steps:\n  - tool_calls: [{calls}]\n  - text: done\n");
+    env.write("project/agent.yaml", &script);
+    let mut child = env.command().args(PROMPT).spawn().unwrap();
+    // Blocks until both run.
+    assert_eq!(env.read("project/once"), "\n");
+    assert_eq!(env.read("project/again"), "\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    env.write("project/go", "");
+    let listed = json(&env.run(&["session", "list", "--json"]));
+    let id = listed["sessions"][0]["id"].as_str().unwrap();
+    let resumed = env.run(&["session", "resume", id]);
+    assert!(resumed.status.success(), "{resumed:?}");
+    assert_eq!(run_count(&env), 3, "{resumed:?}");
+    let replay = json(&env.run(&["replay", id, "--json"]));
+    assert_eq!(replay["differences"], serde_json::json!([]), "{replay}");
 }
 
 /// The command's supervisor is killed, but not the agent: the command may have had effects, and
