@@ -94,7 +94,7 @@ pub(crate) struct EgressSetup {
 /// The proxy of one command.
 pub(crate) struct EgressProxy {
     setup: EgressSetup,
-    /// Asks about a connection; `None` if nobody is asked.
+    /// Asks about a connection; `None` if Rye refuses unlisted hosts without asking.
     requests: Option<mpsc::Sender<ConnectionRequest>>,
     /// Answers so far.
     answers: Mutex<HashMap<Target, bool>>,

@@ -74,7 +74,7 @@ fn targets(context: &Context, report: &mut Checks) {
     ) else {
         return;
     };
-    // Without configuration, nobody misses them.
+    // The check is useful only if the user configured a container or a remote machine.
     if policy.docker == DockerConfig::default() && policy.remote.is_none() {
         return;
     }

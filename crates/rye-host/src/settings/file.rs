@@ -38,9 +38,9 @@ struct Search {
 #[derive(PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Signatures {
-    /// Those that are bound to their file.
+    /// Signatures that are bound to their file.
     Bound,
-    /// All.
+    /// All signatures.
     Any,
 }
 

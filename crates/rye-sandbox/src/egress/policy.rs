@@ -56,7 +56,7 @@ pub(super) enum Verdict {
     Allowed,
     /// A person decides.
     Ask,
-    /// Not mentioned, and nobody is asked.
+    /// Not listed, and the policy does not ask.
     NotAllowed,
     Denied,
 }

@@ -50,7 +50,7 @@ const FORGET_AFTER: Duration = Duration::from_mins(10);
 #[derive(Clone)]
 pub struct ServeOptions {
     /// The secret from which clients derive their tokens. Without it, no token is needed: only for
-    /// a connection that nobody else can use.
+    /// a connection that no other client can use.
     pub secret: Option<Secret>,
     /// Commands of a client that sends no request for this long are ended.
     pub client_timeout: Duration,
