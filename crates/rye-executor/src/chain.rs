@@ -16,6 +16,7 @@ use rye_items::{
     Space, Verified,
 };
 
+use crate::executor::{UnknownName, misspelt_executor};
 use crate::primitive::Primitives;
 
 pub(crate) use named_items::find_in_parameters;
@@ -192,8 +193,16 @@ pub enum ChainError {
         path: PathBuf,
     },
     /// The last link has no executor and is not a primitive.
-    #[error("{0} has no `executor_id` and is not a primitive")]
-    NoExecutor(ItemRef),
+    #[error(
+        "{item} has no `executor_id` and is not a primitive{}",
+        misspelt_suffix(.misspelt.as_deref())
+    )]
+    NoExecutor {
+        /// The last link.
+        item: ItemRef,
+        /// A key that is probably a misspelt `executor_id`.
+        misspelt: Option<Box<UnknownName>>,
+    },
     /// The last link declares itself a primitive, but no implementation has its id.
     #[error("{0} is declared as a primitive, but primitives are built in and none has this id")]
     UnknownPrimitive(ItemRef),
@@ -204,6 +213,10 @@ pub enum ChainError {
 fn is_plain_configuration(link: &Link) -> bool {
     let is_yaml = matches!(link.item.extension.as_str(), ".yaml" | ".yml");
     is_yaml && link.metadata.tool_type().is_none()
+}
+
+fn misspelt_suffix(misspelt: Option<&UnknownName>) -> String {
+    misspelt.map_or_else(String::new, |name| format!(": {name}"))
 }
 
 /// Name of an item's type in an error message.
@@ -272,7 +285,12 @@ pub fn build(
                 let reference = last.item.reference.clone();
                 return Err(ChainError::UnknownPrimitive(reference));
             }
-            None => return Err(ChainError::NoExecutor(last.item.reference.clone())),
+            None => {
+                return Err(ChainError::NoExecutor {
+                    item: last.item.reference.clone(),
+                    misspelt: misspelt_executor(&last.metadata).map(Box::new),
+                });
+            }
         },
         None => BTreeMap::new(),
     };

@@ -104,6 +104,18 @@ pub enum ExecuteError {
         /// A parameter that replaces the file.
         parameter: Option<String>,
     },
+    /// A YAML tool does not set the parameter of its runtime that is the script.
+    #[error(
+        "{id}: `config.{parameter}` is missing: a YAML tool is no script that {runtime} can run"
+    )]
+    NoScript {
+        /// The tool.
+        id: String,
+        /// The parameter of the runtime.
+        parameter: String,
+        /// The runtime.
+        runtime: String,
+    },
     /// A parameter would change the path of a URL.
     #[error(transparent)]
     UrlPath(#[from] PathTraversal),
@@ -186,6 +198,7 @@ impl ExecuteError {
             Self::UnknownNames { .. } => "unknown_name",
             Self::ValueAsCode { .. } => "value_as_code",
             Self::NeedsTool { .. } => "needs_tool",
+            Self::NoScript { .. } => "no_command",
             Self::ApprovalRequired { .. } => "approval_required",
             Self::ApprovalVoid(_) => "approval_void",
             Self::Denied(_) => "denied",
@@ -235,6 +248,27 @@ impl ExecuteError {
             } => Some(format!(
                 "if the change is intended, set `sha256: {found}` in the tool and sign it"
             )),
+            Self::Interpreter {
+                source:
+                    InterpreterError::NotFound {
+                        unsigned: Some(dir),
+                        ..
+                    },
+                ..
+            } => Some(format!("rye sign --manifest {}", lillux::shell_word(dir))),
+            Self::NoScript { parameter, .. } => {
+                Some(format!("set `config.{parameter}` in the tool, and sign it"))
+            }
+            Self::Chain(ChainError::NoExecutor {
+                misspelt: Some(name),
+                ..
+            }) => {
+                let nearest = name.nearest.as_deref()?;
+                Some(format!(
+                    "rename `{}` to `{nearest}`, and sign the tool",
+                    name.location
+                ))
+            }
             Self::NeedsTool { id, parameter } => Some(match parameter {
                 Some(parameter) => format!("rye execute {id} --{parameter} …"),
                 None => format!("write a tool with `executor_id: {id}` and execute that"),
@@ -312,7 +346,7 @@ fn chain_code(error: &ChainError) -> &'static str {
         ChainError::InvalidId { .. } => "invalid_executor_id",
         ChainError::Cycle(_) => "cycle",
         ChainError::TooDeep(_) => "too_deep",
-        ChainError::NoExecutor(_) => "no_executor",
+        ChainError::NoExecutor { .. } => "no_executor",
         ChainError::NotARuntime { .. } => "not_a_runtime",
         ChainError::UnknownPrimitive(_) => "unknown_primitive",
     }

@@ -51,6 +51,7 @@ pub use inline_code::check_before_signing;
 use path_guard::PathGuard;
 pub use template_context::CallAnchor;
 pub use unknown_names::UnknownName;
+pub(crate) use unknown_names::misspelt_executor;
 
 /// Directories that the executor reads items from, its cache, and its security settings.
 #[derive(Debug, Clone)]
@@ -285,7 +286,11 @@ impl Executor {
         let parameters = parameters::check(schema, request.parameters)?;
         // Always present, because building the chain checks it.
         let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
-            return Err(ChainError::NoExecutor(request.tool).into());
+            return Err(ChainError::NoExecutor {
+                item: request.tool,
+                misspelt: None,
+            }
+            .into());
         };
         let mut config = prepare::merged_config(&chain.metadata());
         default_args::fill_in(&mut config, chain, library, &self.primitives);
@@ -431,6 +436,7 @@ impl Executor {
                         failure: Some(failure),
                         ..CallOutcome::default()
                     };
+                    warnings.extend(shadow_warnings(library, chain));
                     ExecutionResult::from_outcome(chain, hash, outcome, warnings, elapsed())
                 }
             });
@@ -447,6 +453,9 @@ impl Executor {
         outcome
             .metadata
             .extend(sandbox.as_ref().map(CallSandbox::entry));
+        if outcome.failure.is_some() {
+            warnings.extend(shadow_warnings(library, chain));
+        }
         warnings.extend(confinement::quarantine_warning(&outcome.metadata));
         trace.done(start.elapsed());
         Ok(ExecutionResult::from_outcome(
@@ -581,6 +590,23 @@ impl Executor {
 fn parameter_names(parameters: &Value) -> Vec<String> {
     let fields = parameters.as_object().into_iter().flatten();
     fields.map(|(name, _)| name.clone()).collect()
+}
+
+/// Names the runtimes of a failed call that replace others of the same id, because they may be the
+/// reason.
+fn shadow_warnings(library: &Library, chain: &Chain) -> Vec<String> {
+    let executors = chain.links.iter().skip(1);
+    let warnings = executors.filter_map(|link| {
+        let found = library.find_from(link.space(), &link.item.reference).ok()?;
+        let shadowed = library.shadowed(&found).into_iter().next()?;
+        Some(format!(
+            "{} is {}, which shadows {}",
+            link.id(),
+            link.item.path.display(),
+            shadowed.path().display()
+        ))
+    });
+    warnings.collect()
 }
 
 fn private_path(chain: &Chain, path: String) -> ExecuteError {

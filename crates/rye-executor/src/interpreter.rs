@@ -110,8 +110,10 @@ pub enum InterpreterError {
     NotFound {
         /// Name of the environment variable.
         var: String,
-        /// Paths and commands that were tried, in order.
+        /// Paths and commands that were tried, in order, without repetitions.
         tried: Vec<String>,
+        /// The first directory whose programs were skipped because it is not signed.
+        unsigned: Option<PathBuf>,
     },
     /// A program in the tool's directory has no hash in the configuration.
     #[error(
@@ -294,12 +296,24 @@ impl Resolver {
             SearchMethod::Command(_) => command_output.map(PathBuf::from).and_then(&mut usable),
         };
         let found = found.or_else(|| on_path(self.fallback.as_ref()?, search_path, &mut usable));
-        found.ok_or_else(|| InterpreterError::NotFound {
-            var: self.var.clone(),
-            tried: tried
-                .iter()
-                .map(|candidate| candidate.name.clone())
-                .collect(),
+        found.ok_or_else(|| {
+            let mut names: Vec<String> = Vec::new();
+            for candidate in tried.iter() {
+                let suffix = match candidate.result {
+                    CandidateResult::NotSigned => " (not signed)",
+                    CandidateResult::NotExecutable => " (not executable)",
+                    _ => "",
+                };
+                let name = format!("{}{suffix}", candidate.name);
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            InterpreterError::NotFound {
+                var: self.var.clone(),
+                tried: names,
+                unsigned: None,
+            }
         })
     }
 }

@@ -77,13 +77,7 @@ impl Dispatcher for ExecutorDispatcher<'_> {
             request.run = call.run;
             let result = self.executor.execute(request).await;
             if let Some(error) = result.error {
-                let mut message = error.message;
-                if let Value::Array(all) = &error.violations {
-                    let all = all.iter().filter_map(|it| it["message"].as_str());
-                    let all: Vec<_> = all.collect();
-                    message = format!("{message}: {}", all.join("; "));
-                }
-                let message = format!("{}: {message}", call.item);
+                let message = format!("{}: {}", call.item, error.message);
                 return Err(NodeError {
                     hint: error.hint,
                     ..NodeError::new(&error.code, message)

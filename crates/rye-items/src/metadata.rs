@@ -45,7 +45,7 @@ pub use error::MetadataError;
 pub use extractors::{Extractors, Parser, Rule};
 pub use node::{Data, Entry, Node};
 pub use rye_protocol::{EffectClass, Risk};
-pub use typed::{Field, Metadata};
+pub use typed::{Field, Metadata, Misspelt};
 
 use crate::ItemKind;
 use error::Problem;
@@ -123,12 +123,16 @@ fn read(
     let text = text::validate(bytes)?;
     encoding::check(text, extension)?;
     let sources = extractors.sources(rule.parser);
-    let values = parse(text, rule, kind, sources)?;
+    let mut values = parse(text, rule, kind, sources)?;
+    let misspelt = values.take_misspelt();
     let fields = values.into_fields(sources);
     if kind != ItemKind::Config {
         check::check_fields(&fields)?;
     }
-    Ok(Metadata::locate(fields, bytes))
+    Ok(Metadata {
+        misspelt,
+        ..Metadata::locate(fields, bytes)
+    })
 }
 
 fn rule<'e>(

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use crate::owner_only_dir::{is_owner_only_dir, write_cache_file};
 
 /// Increase the number when the same content parses to another value.
-const VERSION: &str = concat!("parsed ", env!("CARGO_PKG_VERSION"), " 4");
+const VERSION: &str = concat!("parsed ", env!("CARGO_PKG_VERSION"), " 5");
 
 /// The cache directory, if there is one that only the user can write to.
 #[derive(Debug)]

@@ -185,7 +185,10 @@ mod tests {
                 (name.clone(), field)
             })
             .collect();
-        Metadata { fields }
+        Metadata {
+            fields,
+            ..Metadata::default()
+        }
     }
 
     #[test]

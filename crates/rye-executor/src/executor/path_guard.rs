@@ -35,6 +35,8 @@ struct Findings {
     /// Environments that were verified for this call.
     verified: Vec<LockedEnvironment>,
     warnings: Vec<String>,
+    /// The first directory that is not signed.
+    unsigned: Option<PathBuf>,
     error: Option<ItemError>,
 }
 
@@ -89,7 +91,7 @@ impl<'a> PathGuard<'a> {
             Ok(true) => true,
             Ok(false) => {
                 let is_accepted = self.accepts_unsigned && space != Space::System;
-                let environment = environment_dir(program);
+                let environment = self.environment_dir(program);
                 let warning = if is_accepted {
                     format!("RYE_DEV_MODE accepts the unsigned {}", program.display())
                 } else {
@@ -100,9 +102,12 @@ impl<'a> PathGuard<'a> {
                         shell_word(&environment)
                     )
                 };
-                let warnings = &mut self.findings().warnings;
-                if !warnings.contains(&warning) {
-                    warnings.push(warning);
+                let findings = &mut *self.findings();
+                if !is_accepted {
+                    findings.unsigned.get_or_insert(environment);
+                }
+                if !findings.warnings.contains(&warning) {
+                    findings.warnings.push(warning);
                 }
                 is_accepted
             }
@@ -110,6 +115,25 @@ impl<'a> PathGuard<'a> {
                 self.findings().error.get_or_insert(error);
                 false
             }
+        }
+    }
+
+    /// The first directory that was refused because it is not signed.
+    pub(super) fn unsigned(&self) -> Option<PathBuf> {
+        self.findings().unsigned.clone()
+    }
+
+    /// Directory of the environment that contains a program: the parent of `bin`, unless that is
+    /// the whole project or space.
+    fn environment_dir(&self, program: &Path) -> PathBuf {
+        let dir = program.parent().unwrap_or(program);
+        let is_bin = |name: &std::ffi::OsStr| name == "bin" || name == ".bin" || name == "Scripts";
+        let is_root = |parent: &Path| self.guarded.iter().any(|root| root == parent);
+        match dir.parent() {
+            Some(parent) if dir.file_name().is_some_and(is_bin) && !is_root(parent) => {
+                parent.to_owned()
+            }
+            _ => dir.to_owned(),
         }
     }
 
@@ -197,15 +221,5 @@ impl<'a> PathGuard<'a> {
 
     pub(super) fn take_error(&self) -> Option<ItemError> {
         self.findings().error.take()
-    }
-}
-
-/// Directory of the environment that contains a program: the parent of `bin`.
-fn environment_dir(program: &Path) -> PathBuf {
-    let dir = program.parent().unwrap_or(program);
-    let is_bin = |name: &std::ffi::OsStr| name == "bin" || name == ".bin" || name == "Scripts";
-    match dir.parent() {
-        Some(parent) if dir.file_name().is_some_and(is_bin) => parent.to_owned(),
-        _ => dir.to_owned(),
     }
 }

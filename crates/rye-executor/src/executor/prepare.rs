@@ -197,9 +197,14 @@ impl Executor {
                 if let Some(error) = guard.take_error() {
                     return Err(ExecuteError::Dependency(error));
                 }
-                let found = found.map_err(|source| ExecuteError::Interpreter {
-                    id: id.clone(),
-                    source,
+                let found = found.map_err(|mut source| {
+                    if let InterpreterError::NotFound { unsigned, .. } = &mut source {
+                        *unsigned = guard.unsigned();
+                    }
+                    ExecuteError::Interpreter {
+                        id: id.clone(),
+                        source,
+                    }
                 })?;
                 let origin = Origin::Interpreter(id.clone());
                 // Lets runtimes separate the compiled code of different environments.
@@ -279,6 +284,46 @@ pub(super) fn cwd(anchor: &CallAnchor, placeholders: &Placeholders, project: &Pa
     )
 }
 
+/// Refuses a YAML tool that does not set the parameter of its runtime that is the script: the
+/// default of that parameter runs the tool's file, which is no script.
+fn check_script(
+    chain: &Chain,
+    arguments: &[Value],
+    kinds: &[Option<CodeKind>],
+) -> Result<(), ExecuteError> {
+    let tool = chain.tool();
+    let is_yaml = |link: &Link| matches!(link.item.extension.as_str(), ".yaml" | ".yml");
+    if !is_yaml(tool) || tool.is_executor() {
+        return Ok(());
+    }
+    let code = arguments
+        .iter()
+        .zip(kinds)
+        .filter(|(_, kind)| kind.is_some());
+    let mut used = BTreeSet::new();
+    code.for_each(|(argument, _)| template::collect_placeholder_names(argument, &mut used));
+    for (index, link) in chain.links.iter().enumerate().skip(1) {
+        let is_set = |name: &String| {
+            let mut before = chain.links[..index].iter();
+            before.any(|link| {
+                link.metadata
+                    .value("config")
+                    .is_some_and(|it| it.get(name).is_some())
+            })
+        };
+        let mut declared = template_context::declared_parameters(&link.metadata);
+        let script = declared.find(|(name, _)| used.contains(*name) && !is_set(name));
+        if let Some((name, _)) = script.filter(|_| link.is_executor()) {
+            return Err(ExecuteError::NoScript {
+                id: tool.id().to_string(),
+                parameter: name.clone(),
+                runtime: link.id().to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Renders the merged configuration and validates it against the primitive's schema.
 pub(super) fn call(
     chain: &Chain,
@@ -308,6 +353,7 @@ pub(super) fn call(
         .transpose()
         .map_err(|error| error.for_chain(chain))?
         .unwrap_or_default();
+    check_script(chain, arguments, &kinds)?;
     let command = command
         .filter(|_| !context.is_literal)
         .map(|text| template::render_command(text, variables, placeholders))

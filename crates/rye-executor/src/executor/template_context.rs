@@ -323,11 +323,12 @@ pub(super) fn parameter_placeholders(chain: &[&Metadata], parameters: &Value) ->
         }
     }
     for (name, value) in parameters.as_object().into_iter().flatten() {
-        // A parameter cannot override one of the runtime's parameters, which may be code. Only
-        // a direct call of the runtime sets them.
-        let is_runtime_parameter = runtimes
-            .iter()
-            .any(|runtime| declared_parameters(runtime).any(|(n, _)| n == name));
+        // A parameter cannot override one that the runtime declares and uses, which may be code.
+        // Only a direct call of the runtime sets it.
+        let mut users = runtimes.iter();
+        let is_runtime_parameter = users.any(|runtime| {
+            declared_parameters(runtime).any(|(n, _)| n == name) && uses(runtime, name)
+        });
         if !is_runtime_parameter {
             let is_declared = declared_parameters(tool).any(|(n, _)| n == name);
             let is_code = is_declared && tool.tool_type() == Some("runtime");
@@ -378,6 +379,16 @@ pub(super) fn set_config_values(
             }
         }
     }
+}
+
+/// Whether a runtime uses a placeholder.
+fn uses(runtime: &Metadata, name: &str) -> bool {
+    let keys = ["config", "env_config", "anchor"];
+    let mut used = BTreeSet::new();
+    for value in keys.iter().filter_map(|key| runtime.value(key)) {
+        template::collect_placeholder_names(value, &mut used);
+    }
+    used.contains(name)
 }
 
 /// Parameters that an item declares, with their schemas.

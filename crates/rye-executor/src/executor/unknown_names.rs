@@ -108,6 +108,13 @@ pub(super) fn warnings(chain: &Chain, parameters: &Value) -> Vec<String> {
     warnings
 }
 
+/// A key of an item without an executor that is probably a misspelt `executor_id`.
+pub(crate) fn misspelt_executor(item: &Metadata) -> Option<UnknownName> {
+    let mut found = Finder::default();
+    found.misspelt_executor(item);
+    found.unknown.into_iter().next()
+}
+
 /// Finds the unknown names of the item at `index` of a chain, the tool first. `given` are the
 /// parameters of a call; without a call, a tool without a schema may get any.
 pub(super) fn find(
@@ -119,10 +126,12 @@ pub(super) fn find(
     let Some(item) = chain.get(index) else {
         return Vec::new();
     };
-    if item.executor_id().is_none() {
-        return Vec::new();
-    }
     let mut found = Finder::default();
+    if item.executor_id().is_none() {
+        found.misspelt_executor(item);
+        return found.unknown;
+    }
+    found.misspelt(item, |_| true);
     if matches!(extension, ".yaml" | ".yml") {
         let known = metadata::field_names().chain(OTHER_FIELDS);
         found.keys("", item.fields.keys(), &known.collect());
@@ -208,6 +217,30 @@ impl Finder {
                 });
             }
         }
+    }
+
+    /// Reports the names of a program that are probably misspelt names of fields.
+    fn misspelt(&mut self, item: &Metadata, is_wanted: impl Fn(&str) -> bool) {
+        let wanted = item.misspelt.iter().filter(|name| is_wanted(&name.field));
+        self.unknown.extend(wanted.map(|name| UnknownName {
+            location: name.name.clone(),
+            placeholder: None,
+            nearest: Some(name.nearest.clone()),
+        }));
+    }
+
+    /// Reports what is probably a misspelt `executor_id`. Other names are those of data or of a
+    /// library, because the item is no tool.
+    fn misspelt_executor(&mut self, item: &Metadata) {
+        const FIELD: &str = "executor_id";
+        if item.fields.contains_key(FIELD) {
+            return;
+        }
+        self.misspelt(item, |field| field == FIELD);
+        let known = BTreeSet::from([FIELD]);
+        let keys = item.fields.keys();
+        let similar = keys.filter(|key| nearest(key, &known).is_some());
+        self.keys("", similar, &known);
     }
 
     fn mapping(&mut self, parent: &str, value: Option<&Value>, known: &[&str]) {

@@ -72,6 +72,81 @@ async fn unknown_key_is_refused_when_signed_and_warned_about_when_run() {
 }
 
 #[tokio::test]
+async fn misspelt_name_in_a_program_is_refused_when_signed_and_warned_about_when_run() {
+    let env = TestEnv::new();
+    let python = "__executor_id__ = \"rye/core/runtimes/python/function\"\n";
+    let body = "def execute(params, project_path):\n    return {}\n";
+    for (file, text, part) in [
+        (
+            "executor.py",
+            format!("{}{body}", python.replace("executor", "excutor")),
+            "`__executor_id__`",
+        ),
+        (
+            "schema.py",
+            format!("{python}CONFIG_SHEMA = {{}}\n{body}"),
+            "`CONFIG_SCHEMA`",
+        ),
+        (
+            "approval.py",
+            format!("{python}__requires_aproval__ = True\n{body}"),
+            "`__requires_approval__`",
+        ),
+        (
+            "exported.mjs",
+            "export const __exectuor_id__ = \"rye/core/runtimes/node/node\";\n".to_owned(),
+            "`__executor_id__`",
+        ),
+        (
+            "tag.mjs",
+            "/**\n * @excutor_id rye/core/runtimes/node/node\n */\n".to_owned(),
+            "`@executor_id`",
+        ),
+        (
+            "comment.sh",
+            "# exectuor_id: rye/core/runtimes/bash/bash\n".to_owned(),
+            "`executor_id`",
+        ),
+        (
+            "key.yaml",
+            BASH_TOOL.replace("executor_id", "exectuor_id"),
+            "`executor_id`",
+        ),
+    ] {
+        env.write(&format!("tools/{file}"), &text);
+        let (id, _) = file.split_once('.').unwrap();
+        refused(&env, id, "unknown_name", part);
+    }
+    // Libraries, data, and names that are similar to a short word.
+    for (file, text) in [
+        ("library.py", "CONFIG_SHEMA = {}\n".to_owned()),
+        ("data.yaml", "descripton: text\n".to_owned()),
+        (
+            "words.py",
+            format!("{python}__all__ = []\nCONFIGS = INPUT = OUTPUT = 1\n{body}"),
+        ),
+        (
+            "comments.sh",
+            "# executor_id: rye/core/runtimes/bash/bash\n# note: a\n# output: b\n# session: c\n"
+                .to_owned(),
+        ),
+    ] {
+        env.write(&format!("tools/{file}"), &text);
+    }
+    for id in ["library", "data", "words", "comments"] {
+        env.check_before_signing(id).unwrap();
+    }
+    env.signed(
+        "tools/runs.py",
+        &format!("{python}__requires_aproval__ = True\n{body}"),
+    );
+    let result = env.run("runs", json!({})).await;
+    assert_eq!(result.status, Status::Success, "{result:?}");
+    let warnings = warnings(&result).join("\n");
+    assert!(warnings.contains("`__requires_aproval__`"), "{warnings}");
+}
+
+#[tokio::test]
 async fn unknown_placeholder_is_refused_when_signed_and_warned_about_when_run() {
     let env = TestEnv::new();
     let schema = "config_schema: {type: object, properties: {name: {type: string}}}\n";

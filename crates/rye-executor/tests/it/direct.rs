@@ -1,7 +1,7 @@
 //! Direct calls of runtimes and primitives, and what may be an executor.
 
-use crate::support::TestEnv;
 use crate::support::server::{Reply, Server};
+use crate::support::{TestEnv, warnings};
 use rye_executor::Status;
 use serde_json::json;
 
@@ -110,6 +110,21 @@ async fn project_override_of_a_runtime_affects_only_the_project() {
     assert_eq!(result.data["stdout"], "overridden\n", "{result:?}");
     let result = env.run("theirs", json!({})).await;
     assert_eq!(result.data["stdout"], "script\n", "{result:?}");
+    // If the override fails, a warning names the file and what it shadows.
+    let runtime = "tools/rye/core/runtimes/bash/bash.yaml";
+    env.signed(
+        runtime,
+        "version: \"1.0.0\"\ntool_type: runtime\nexecutor_id: rye/core/primitives/execute\n\
+         config: {command: no-such-program-anywhere}\n",
+    );
+    let result = env.run("mine", json!({})).await;
+    assert_eq!(result.status, Status::Error, "{result:?}");
+    let warnings = warnings(&result).join("\n");
+    let path = env.project_path(runtime);
+    assert!(
+        warnings.contains(&path.display().to_string()) && warnings.contains("embedded:"),
+        "{warnings}"
+    );
     // A tool of the system, with an override of its runtime that cannot even be verified.
     env.write(
         "tools/rye/core/runtimes/python/function.yaml",
@@ -153,6 +168,42 @@ async fn arguments_of_a_tool_are_added_if_the_runtime_declares_them() {
     );
     let result = env.run("it", json!({})).await;
     assert_eq!(result.data["stdout"], "first second\n", "{result:?}");
+}
+
+#[tokio::test]
+async fn arguments_of_a_tool_are_added_to_those_of_a_shipped_runtime() {
+    let env = TestEnv::new();
+    env.signed(
+        "tools/py.py",
+        "__executor_id__ = \"rye/core/runtimes/python/script\"\nCONFIG = {\"args\": [\"--mine\", \"v\"]}\n\
+         import json, sys\nprint(json.dumps(sys.argv[1:]))\n",
+    );
+    env.signed(
+        "tools/js.mjs",
+        "export const __executor_id__ = \"rye/core/runtimes/node/node\";\n\
+         export const CONFIG = { args: [\"--mine\", \"v\"] };\n\
+         console.log(JSON.stringify(process.argv.slice(2)));\n",
+    );
+    env.signed(
+        "tools/sh.yaml",
+        "executor_id: rye/core/runtimes/bash/bash\n\
+         config: {command: 'printf \"[\\\"%s\\\",\\\"%s\\\"]\" \"$2\" \"$3\"', args: [--mine, v]}\n",
+    );
+    // A parameter of the tool with the same name is data, as before.
+    env.signed(
+        "tools/named.yaml",
+        "executor_id: rye/core/runtimes/bash/bash\n\
+         config_schema: {type: object, properties: {args: {type: string}}}\n\
+         config: {command: 'echo \"$ARGS\"', env: {ARGS: \"{args}\"}}\n",
+    );
+    let result = env.run("named", json!({"args": "mine"})).await;
+    assert_eq!(result.data["stdout"], "mine\n", "{result:?}");
+    let project = env.project().to_str().unwrap();
+    let own = json!(["--project-path", project, "--mine", "v"]);
+    for (tool, arguments) in [("py", &own), ("js", &own), ("sh", &json!(["--mine", "v"]))] {
+        let result = env.run(tool, json!({})).await;
+        assert_eq!(&result.data, arguments, "{tool}: {result:?}");
+    }
 }
 
 #[tokio::test]
@@ -224,7 +275,9 @@ async fn dry_run_finds_what_a_run_would_hit() {
             "{executed}env_config: {{interpreter: {interpreter}}}\nconfig: {{command: \"${{RYE_IT}}\"}}"
         ),
     );
+    tool("script", "executor_id: rye/core/runtimes/bash/bash");
     for (name, code) in [
+        ("script", "no_command"),
         ("interpreter", "interpreter_not_found"),
         ("no_command", "invalid_config"),
         ("unset", "no_command"),

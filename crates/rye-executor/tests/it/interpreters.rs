@@ -50,6 +50,22 @@ async fn search_of_a_resolver_names_the_spaces_in_order() {
     let output = |result: rye_executor::ExecutionResult| result.data["stdout"].clone();
     assert_eq!(output(env.run("it", json!({})).await), "user\n");
     let bin = env.project().join("bin");
+    program(&bin.join("only_here"), "project");
+    env.signed(
+        "tools/only_runtime.py",
+        &runtime(
+            "{\"type\": \"binary\", \"search\": [\"project\", \"system\"], \
+             \"var\": \"RYE_IT\", \"fallback\": \"only_here\"}",
+        ),
+    );
+    env.signed("tools/only.sh", "# executor_id: only_runtime\n");
+    let error = env.run("only", json!({})).await.error.unwrap();
+    assert_eq!(error.code, "interpreter_not_found", "{error:?}");
+    assert_eq!(
+        error.hint,
+        Some(format!("rye sign --manifest {}", bin.display())),
+        "the directory of the program, not the project"
+    );
     program(&bin.join("frobnicate"), "project");
     assert_eq!(
         output(env.run("it", json!({})).await),

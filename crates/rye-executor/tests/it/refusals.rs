@@ -104,6 +104,9 @@ async fn tool_without_an_executor_is_refused() {
     );
     let error = env.refused("it", json!({})).await;
     assert_error(&error, "no_executor", &["tool:it", "`executor_id`"]);
+    env.signed("tools/misspelt.yaml", "exectuor_id: subprocess\n");
+    let error = env.refused("misspelt", json!({})).await;
+    assert_error(&error, "no_executor", &["`exectuor_id`", "`executor_id`"]);
     env.signed("knowledge/k.md", "---\nname: k\n---\nText.\n");
     let error = env.refused("knowledge:k", json!({})).await;
     assert_error(&error, "not_a_tool", &["knowledge:k is not a tool"]);

@@ -181,6 +181,30 @@ impl FieldSources {
         self.all().any(|source| source.name == name)
     }
 
+    /// The field whose source is probably meant by a name that differs from it by one or two
+    /// typing errors, and that source. Short names are ordinary words, and so are plurals.
+    pub(super) fn nearest(&self, name: &str) -> Option<(&str, &str)> {
+        const MIN_LENGTH: usize = 7;
+        let is_plural = |one: &str, other: &str| one.strip_suffix(['s', 'S']) == Some(other);
+        let sources = self.0.iter().flat_map(|(field, sources)| {
+            let names = sources.iter().map(|source| source.name.as_str());
+            names.map(move |name| (field.as_str(), name))
+        });
+        let similar = sources.filter_map(|(field, source)| {
+            let letters = source.trim_matches(['_', '@']).len();
+            let [name_part, source_part] = [name, source].map(|it| it.trim_matches(['_', '@']));
+            let distance = strsim::osa_distance(name, source);
+            let max_distance = if letters < 8 { 1 } else { 2 };
+            let is_similar = source.len() >= MIN_LENGTH
+                && (1..=max_distance).contains(&distance)
+                && !is_plural(name_part, source_part)
+                && !is_plural(source_part, name_part);
+            is_similar.then_some((distance, field, source))
+        });
+        let (_, field, source) = similar.min()?;
+        (!self.contains(name)).then_some((field, source))
+    }
+
     /// Whether the whole value of this name is a field.
     pub(super) fn is_direct(&self, name: &str) -> bool {
         let mut all = self.all();

@@ -31,10 +31,13 @@ fn comments(
     let leading = lines(text, 0).map_while(|line| CommentLine::parse(line, comment));
     let mut lines_of_comment = leading.peekable();
     while let Some(comment_line) = lines_of_comment.next() {
-        let Some((key, value)) = comment_line.pair().filter(|(key, _)| sources.contains(key))
-        else {
+        let Some((key, value)) = comment_line.pair() else {
             continue;
         };
+        if !sources.contains(key) {
+            values.add_other(key, sources);
+            continue;
+        }
         // Lines that are indented deeper than the key continue its value.
         let mut block = Block::new(&comment_line);
         while let Some(next) = lines_of_comment.next_if(|next| next.continues(&comment_line, value))
@@ -173,7 +176,11 @@ fn assignments(
             continue;
         };
         let name = name.trim_end();
-        if !sources.contains(name) || value.starts_with(['=', '~', '>']) {
+        if value.starts_with(['=', '~', '>']) {
+            continue;
+        }
+        if !sources.contains(name) {
+            values.add_other(name, sources);
             continue;
         }
         let value = value.trim();

@@ -100,7 +100,9 @@ impl<'t, 'n> Module<'t, 'n> {
             _ => Some(statement),
         };
         for (name, value) in declaration.into_iter().flat_map(declarators) {
-            self.variables.insert(source(self.text, name), value);
+            let name = source(self.text, name);
+            self.variables.insert(name, value);
+            self.values.add_other(name, self.sources);
         }
     }
 
@@ -325,6 +327,8 @@ fn read_doc(
                 let value = value.trim();
                 let node = scalar(value, at + offset(inner, value))?;
                 values.add(text, &name, node)?;
+            } else {
+                values.add_other(&name, sources);
             }
         } else if in_prose {
             if !inner.is_empty() {

@@ -1,10 +1,11 @@
 //! The values that a parser found, by name, and their mapping to metadata fields.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::Problem;
 use super::extractors::{FieldSource, FieldSources};
 use super::node::{Data, Node};
+use super::typed::Misspelt;
 
 /// Values by their names in the file.
 #[derive(Debug, Default)]
@@ -12,6 +13,7 @@ pub(super) struct NamedValues {
     names: BTreeMap<String, Node>,
     /// Whether names that are not a source of any field are metadata too.
     keep_others: bool,
+    misspelt: BTreeSet<Misspelt>,
 }
 
 impl NamedValues {
@@ -42,6 +44,21 @@ impl NamedValues {
         if !self.names.contains_key(name) {
             self.names.insert(name.to_owned(), value);
         }
+    }
+
+    /// Records a name that is not a source of any field, if it is similar to one.
+    pub(super) fn add_other(&mut self, name: &str, sources: &FieldSources) {
+        if let Some((field, nearest)) = sources.nearest(name) {
+            self.misspelt.insert(Misspelt {
+                name: name.to_owned(),
+                nearest: nearest.to_owned(),
+                field: field.to_owned(),
+            });
+        }
+    }
+
+    pub(super) fn take_misspelt(&mut self) -> Vec<Misspelt> {
+        std::mem::take(&mut self.misspelt).into_iter().collect()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Node> {

@@ -86,6 +86,10 @@ impl<'t> Module<'t> {
         {
             if let Some(left) = node.child_by_field_name("left") {
                 names.extend(self.target(left)?);
+                if left.kind() == "identifier" {
+                    let name = source(self.text, left);
+                    self.values.add_other(name, self.sources);
+                }
             }
             value = node.child_by_field_name("right");
         }

@@ -23,6 +23,20 @@ pub struct Field {
 pub struct Metadata {
     /// All fields by name. The shared fields have been type-checked.
     pub fields: BTreeMap<String, Field>,
+    /// Names in a program that are probably misspelt names of fields.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub misspelt: Vec<Misspelt>,
+}
+
+/// A name in a program that has no meaning, but is similar to that of a field.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Misspelt {
+    /// The name in the file.
+    pub name: String,
+    /// The similar name.
+    pub nearest: String,
+    /// The field that the similar name stands for.
+    pub field: String,
 }
 
 impl Metadata {
@@ -39,7 +53,10 @@ impl Metadata {
             let value = node.into_value();
             fields.insert(name, Field { value, at });
         }
-        Self { fields }
+        Self {
+            fields,
+            misspelt: Vec::new(),
+        }
     }
 
     /// A field by its name.

@@ -165,6 +165,13 @@ fn help_comes_from_the_schema() {
 }
 
 #[test]
+fn options_are_parameters_with_underscores_without_a_schema_too() {
+    let env = with_tools(&[("plain", &bash("cat"))]);
+    let output = env.run(&["execute", "--json", "plain", "--user-name", "Ada"]);
+    assert_eq!(json(&output)["data"]["user_name"], "Ada", "{output:?}");
+}
+
+#[test]
 fn dry_run_runs_nothing() {
     let env = with_tools(&[("touch", &bash("touch touched"))]);
     assert_transcript!(env.transcript(&[

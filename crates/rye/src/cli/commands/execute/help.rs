@@ -127,7 +127,7 @@ impl Report for ToolHelp {
 
 fn type_name(property: &Property) -> String {
     if property.kinds.is_list() {
-        return match property.kinds.describe().as_str() {
+        return match property.items.describe().as_str() {
             "any" => "list".to_owned(),
             items => format!("list of {items}"),
         };

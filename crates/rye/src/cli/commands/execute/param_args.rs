@@ -59,7 +59,7 @@ pub(in crate::cli::commands) fn parse(
         } else if !after_separator && TypedOptions::is_option(name) {
             options.set(name, attached, &mut value)?;
         } else if properties.is_open() {
-            let key = name.to_owned();
+            let key = name.replace('-', "_");
             if parameters.insert(key, value()?.into()).is_some() {
                 return Err(given_twice(name));
             }
