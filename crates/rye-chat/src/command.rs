@@ -9,6 +9,7 @@ pub(crate) enum Command {
     Queue(QueueCommand),
     Steer(String),
     Compact,
+    Review,
     Undo,
     Tools,
     Gates,
@@ -29,7 +30,7 @@ pub(crate) enum QueueCommand {
 }
 
 /// Name, arguments and description of each command.
-pub(crate) const COMMANDS: [(&str, &str, &str); 15] = [
+pub(crate) const COMMANDS: [(&str, &str, &str); 16] = [
     (
         "model",
         "[NAME]",
@@ -49,6 +50,7 @@ pub(crate) const COMMANDS: [(&str, &str, &str); 15] = [
     ),
     ("compact", "", "replace the history by a summary"),
     ("undo", "", "undo the last compaction"),
+    ("review", "", "review the changes, in review mode"),
     ("tools", "", "list the agent's tools"),
     ("gates", "", "list pending gates"),
     ("cost", "", "show tokens and cost"),
@@ -105,6 +107,7 @@ impl Command {
             "queue" => Self::Queue(parse_queue(rest)?),
             "steer" => Self::Steer(required()?),
             "compact" => Self::Compact,
+            "review" => Self::Review,
             "undo" => Self::Undo,
             "tools" => Self::Tools,
             "gates" => Self::Gates,

@@ -24,6 +24,9 @@ pub(crate) const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shown where a command needs a message and the thread has none.
 const EMPTY_THREAD: &str = "the thread has no messages yet";
 
+/// The prompt that asks for a review.
+const REVIEW: &str = "Review the changes.";
+
 /// How the result of an effect changes the app.
 pub(crate) type Update = Box<dyn FnOnce(&mut App) + Send>;
 
@@ -177,6 +180,21 @@ impl EffectRunner {
                     // The history shows the summary.
                     _ => None,
                 })
+            }),
+            Command::Review => self.show(async move {
+                let data = engine.session_data(session.id()).await?;
+                let sandbox = data.and_then(|data| data.sandbox);
+                if !sandbox.is_some_and(|it| it.review) {
+                    let text = "the session is not in review mode: rye chat --review";
+                    return Ok(Some(Block::notice(text)));
+                }
+                let prompt = Prompt {
+                    review: true,
+                    thread: Some(key),
+                    ..Prompt::from(REVIEW)
+                };
+                session.prompt(prompt).await?;
+                Ok(None)
             }),
             Command::Undo => self.show(async move {
                 Ok(match session.undo_compaction(Some(&key)).await? {

@@ -263,6 +263,9 @@ impl Pane {
                 Role::User if message.synthetic == Some(Synthetic::CompactionContinue) => {
                     self.notice(&format!("continuing: {}", message.content()));
                 }
+                Role::User if message.synthetic == Some(Synthetic::Review) => {
+                    self.notice(&message.content());
+                }
                 Role::User => self.add(Block::Prompt(prompt_text(message))),
                 Role::Assistant => self.on_assistant_message(message),
                 Role::Tool => self.on_tool_results(message),

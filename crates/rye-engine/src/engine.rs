@@ -10,6 +10,7 @@ mod lifecycle;
 mod prompt;
 mod queries;
 mod quiescence;
+mod reviews;
 mod session;
 mod threads;
 
@@ -302,6 +303,14 @@ pub enum DecideError {
     /// The answer to a limit gate is not a positive integer.
     #[error("gate {} needs an amount: a whole number above 0", .0.short())]
     InvalidAmount(GateId),
+    /// The answer selects something that is not in the change set.
+    #[error("gate {}: {reason}", .gate.short())]
+    InvalidSelection {
+        /// The gate that was answered.
+        gate: GateId,
+        /// The cause.
+        reason: String,
+    },
     /// The store refused the decision.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -530,6 +539,10 @@ impl Engine {
         if let Some(reason) = reason {
             let gate = gate.clone();
             return Err(DecideError::InvalidArguments { gate, reason });
+        }
+        if let Some(reason) = self.selection_error(&open, &decision).await {
+            let gate = gate.clone();
+            return Err(DecideError::InvalidSelection { gate, reason });
         }
         if is_invalid_limit(&open, &decision.value) {
             return Err(DecideError::InvalidAmount(gate.clone()));

@@ -38,6 +38,7 @@ pub mod model;
 pub mod record;
 pub mod related_sessions;
 pub mod result;
+pub mod review;
 mod runner;
 pub mod sandbox;
 pub mod store;

@@ -521,6 +521,9 @@ impl Runner {
             model_context: self.model_context.as_ref(),
             compaction: &self.shared.compaction,
             windows: self,
+            // A task's changes are reviewed with those of its parent.
+            reviews_changes: self.shared.sandbox.review().is_some()
+                && !self.shared.budget.is_child(),
             tools: &*self.shared.tools,
             children: self,
         }

@@ -12,6 +12,7 @@ use rye_protocol::{ErrorCode, ErrorInfo, SandboxKind};
 use serde::{Deserialize, Serialize};
 
 use crate::BoxFuture;
+use crate::review::ChangeReview;
 
 pub(crate) use provider::Sandboxes;
 pub use provider::{OpenSandbox, SandboxProvider, SandboxSpec};
@@ -373,6 +374,11 @@ pub trait Sandbox: Send + Sync + 'static {
     fn settle_quarantined<'a>(&'a self, paths: &'a [String], keep: bool) -> SandboxFuture<'a, ()> {
         let _ = (paths, keep);
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The review of its changes, if they reach the real files only after one.
+    fn review(&self) -> Option<&dyn ChangeReview> {
+        None
     }
 
     /// Runs a command. Dropping the future kills it with all its processes.

@@ -42,6 +42,8 @@ pub struct EngineOptions {
     /// Where tools run [default: as before; in a new session, confined in a project and virtual
     /// elsewhere].
     pub sandbox: Option<SandboxKind>,
+    /// Whether the changes of a new session are reviewed [default: as configured].
+    pub review: Option<bool>,
     /// Working directory of tools [default: that of the session; in a new session, the project].
     pub workspace: Option<PathBuf>,
     /// The default model.
@@ -93,13 +95,22 @@ pub(crate) fn run_engine<T>(
     } else {
         ConfinementPolicy::default()
     };
+    let is_review_requested = options.review == Some(true);
     let kind = match options.sandbox {
+        Some(kind) if is_review_requested && kind != SandboxKind::Confined => {
+            let message = "review mode works only in the sandbox `confined`";
+            return Err(Failure::usage(message).hint("rye prompt --review --sandbox confined"));
+        }
         Some(kind) => kind,
+        None if is_review_requested => SandboxKind::Confined,
         None if options.runs_sessions => {
             default_kind(context, &workspace, &supervisor, &confinement)
         }
         None => SandboxKind::Virtual,
     };
+    // Files in memory never reach the workspace.
+    let review =
+        options.review.or(confinement.review).unwrap_or(false) && kind != SandboxKind::Virtual;
     let host_options = crate::Options {
         database: database(context)?,
         vault: context.vault(),
@@ -108,6 +119,7 @@ pub(crate) fn run_engine<T>(
             resume_in: options.sandbox,
             workspace: options.workspace,
             project,
+            review,
             confinement,
             protected: context.protected(),
         },

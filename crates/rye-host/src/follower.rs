@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rye_engine::protocol::{
-    ActionId, Entry, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId, TurnEnd,
+    ActionId, CHANGE_SET, Entry, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId,
+    TurnEnd,
 };
 use rye_engine::store::StoreError;
 use rye_engine::tool::DRIFT;
@@ -280,8 +281,8 @@ impl Follower<'_> {
             return Ok(());
         }
         let is_approval = gate.actions.iter().any(|it| it.id == ActionId::Approve);
-        // `--yes` covers neither raised limits nor changed definitions of MCP tools.
-        let needs_person = ["limit", DRIFT];
+        // `--yes` covers neither raised limits, changed definitions of MCP tools nor reviews.
+        let needs_person = ["limit", DRIFT, CHANGE_SET];
         let in_context = |key: &&str| gate.context.contains_key(*key);
         let yes = self.yes && owner == GateOwner::OwnPrompt;
         if is_approval && yes && !needs_person.iter().any(in_context) {

@@ -254,6 +254,7 @@ pub fn builder_with_store(
             sandboxes,
             options.vault.clone(),
             supervisor,
+            options.database.parent().unwrap_or(Path::new(".")),
         ))
         .tools(rye_tools::tools()))
 }

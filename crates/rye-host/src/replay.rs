@@ -168,6 +168,7 @@ impl<'a> ThreadReplay<'a> {
             model: recorded.model.clone(),
             role: recorded.role.clone(),
             schema: recorded.schema.clone(),
+            review: recorded.review,
             thread: Some(self.thread.key.clone()),
             mode: std::mem::take(&mut self.steer_next).then_some(QueueMode::Steer),
             limits: Limits {

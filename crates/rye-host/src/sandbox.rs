@@ -13,7 +13,9 @@ use lillux::process::Supervisor;
 use rye_items::Spaces;
 use rye_items::trust::IgnoredFile;
 use rye_items::vault::{SecretName, Vault};
-use rye_sandbox::{ConfinedError, ConfinedSandbox, Launcher, SecretSource, SystemResolver};
+use rye_sandbox::{
+    ConfinedError, ConfinedSandbox, Launcher, ReviewError, SecretSource, SystemResolver,
+};
 use zeroize::Zeroizing;
 
 use crate::SandboxKind;
@@ -74,6 +76,9 @@ pub enum ConfinementError {
     /// The workspace cannot be confined.
     #[error(transparent)]
     Workspace(#[from] ConfinedError),
+    /// Changes cannot be kept for a review.
+    #[error(transparent)]
+    Review(#[from] ReviewError),
 }
 
 impl ConfinementError {
@@ -82,6 +87,14 @@ impl ConfinementError {
         match self {
             Self::Unavailable(availability) => availability.fix.clone(),
             Self::Workspace(_) => Some("rye prompt --workspace DIR".to_owned()),
+            Self::Review(ReviewError::Tier(_)) => {
+                let fix = launcher().and_then(|it| Availability::probe(it).fix);
+                fix.or_else(|| Some("rye sandbox check".to_owned()))
+            }
+            Self::Review(ReviewError::Inside(_)) => {
+                Some("export RYE_STATE_DIR=/path/to/state".to_owned())
+            }
+            Self::Review(_) => Some("rye sandbox check".to_owned()),
             Self::NoLauncher => None,
         }
     }

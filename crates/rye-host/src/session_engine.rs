@@ -86,6 +86,7 @@ fn with_root_session<T>(
     let options = EngineOptions {
         runs_sessions: true,
         sandbox: Some(options.sandbox.unwrap_or(previous_sandbox)),
+        review: Some(false),
         workspace: Some(location.workspace.clone()),
         ..options
     };

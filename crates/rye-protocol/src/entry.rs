@@ -162,6 +162,8 @@ pub enum Synthetic {
     CompactionContinue,
     /// To ask the model to correct its result.
     ResultRetry,
+    /// To tell the model which of its changes were applied to the workspace.
+    Review,
 }
 
 /// Why an answer is incomplete.

@@ -19,6 +19,7 @@
 //! checked in as `docs/reference/protocol.schema.json`.
 
 mod batch;
+mod change_set;
 mod entry;
 mod error;
 mod event;
@@ -40,6 +41,10 @@ mod usage;
 mod validation;
 
 pub use batch::{Batch, Op};
+pub use change_set::{
+    CHANGE_SET, Change, ChangeSet, ChangeSetSummary, FileKind, FileVersion, Selection, Settlement,
+    escape_path, unescape_path,
+};
 pub use entry::{Entry, EntryKind, IncompleteReason, Message, Part, ResultStatus, Role, Synthetic};
 pub use error::{ErrorCode, ErrorIds, ErrorInfo};
 pub use event::{Event, EventKind, ModelContext, StatusKind, ToolDefinition, TurnEnd};

@@ -57,6 +57,9 @@ pub struct QueuedPrompt {
     /// Whether the engine generated the prompt to continue after a compaction.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compaction_continue: bool,
+    /// Whether it only asks for a review of the changes, without a model call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub review: bool,
     /// When it was posted.
     pub created_at: Millis,
 }
@@ -88,6 +91,7 @@ impl QueuedPrompt {
             collected: Vec::new(),
             collected_in: None,
             compaction_continue: false,
+            review: false,
             created_at: now,
         }
     }

@@ -148,6 +148,9 @@ pub struct SandboxRef {
     /// Where it runs, if not on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+    /// Whether changes reach the workspace only once a person has approved them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub review: bool,
 }
 
 impl SandboxRef {
@@ -158,6 +161,7 @@ impl SandboxRef {
             id: SandboxId::new(),
             workspace,
             target: None,
+            review: false,
         }
     }
 }

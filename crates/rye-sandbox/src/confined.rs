@@ -5,6 +5,7 @@
 //! Commands run through the [launcher], a process that confines itself before it executes them.
 
 mod cgroup;
+mod files;
 mod grants;
 mod guard;
 mod launcher;
@@ -13,6 +14,7 @@ mod policy;
 mod probe;
 mod protected;
 mod quarantine;
+mod review;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -23,35 +25,39 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::Hash;
-use lillux::path_policy::{PathClass, PathPolicy, ProtectedPaths, resolve};
+use lillux::path_policy::{PathPolicy, ProtectedPaths};
 use lillux::process::{Command, Environment, Exit, Supervisor};
 use rye_engine::BoxFuture;
 use rye_engine::protocol::{ProjectAccess, SandboxKind};
+use rye_engine::review::ChangeReview;
 use rye_engine::sandbox::{
     Confinement, Enforcement, Exec, ExecObserver, ExecOutput, FileAccess, FileInfo, Grants,
     NetworkAccess, ProcessAccess, ResolvedPath, Sandbox, SandboxError, SandboxFuture, WalkOptions,
     WalkResult,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
 use crate::LocalSandbox;
 use crate::egress::{EgressSetup, NetworkPolicy, Resolver, SecretSource, SystemResolver};
+use crate::files::unusable;
+use crate::local::{blocking, unresolvable, walk_files};
 use cgroup::Cgroup;
-use launcher::LaunchSpec;
+use files::{ConfinedFiles, FileOperation, FileRequest};
+use launcher::{LaunchSpec, ViewRef, ViewSpec};
 use network::CommandNetwork;
 use policy::ResolvedPolicy;
 use quarantine::Quarantine;
+use review::Review;
 
 pub(crate) use guard::WorkspaceGuard;
 pub use launcher::launch;
 pub use policy::{ConfinementPolicy, PROTECTED_NAMES, ResourceLimits};
 pub use probe::Availability;
 pub(crate) use protected::{GuardKind, ProtectedFiles};
-
-/// System directories that the file tools can read, as commands can.
-const SYSTEM: [&str; 4] = ["/usr", "/opt", "/bin", "/sbin"];
+pub use review::remove_review;
 
 /// How strongly commands are confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +116,24 @@ pub enum ConfinedError {
     ContainsHome(PathBuf),
 }
 
+/// Why a sandbox cannot keep changes for a review.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReviewError {
+    /// The tier cannot mount an overlay.
+    #[error("review mode needs the tier `full`, and commands are confined in the tier `{0}`")]
+    Tier(Tier),
+    /// The kernel refused the overlay.
+    #[error("review mode does not work here: {0}")]
+    Overlay(String),
+    /// The state directory cannot be used.
+    #[error("review mode cannot keep the changes: {0}")]
+    State(io::Error),
+    /// The state directory is part of the workspace.
+    #[error("review mode cannot keep the changes in {}, which is in the workspace", .0.display())]
+    Inside(PathBuf),
+}
+
 /// How a command ended whose streams are not captured.
 #[derive(Debug)]
 pub struct AttachedOutput {
@@ -139,6 +163,9 @@ pub struct ConfinedSandbox {
     quarantine: Arc<Quarantine>,
     resolver: Arc<dyn Resolver>,
     secrets: Arc<SecretSource>,
+    protected: ProtectedPaths,
+    project: PathBuf,
+    review: Option<Arc<Review>>,
 }
 
 impl ConfinedSandbox {
@@ -162,6 +189,9 @@ impl ConfinedSandbox {
         let resolved = policy.resolve(&workspace, home.as_deref());
         Ok(Self {
             quarantine: Arc::new(Quarantine::new(&workspace)),
+            project: workspace,
+            protected: ProtectedPaths::default(),
+            review: None,
             local,
             launcher,
             tier,
@@ -190,7 +220,9 @@ impl ConfinedSandbox {
     pub fn protected(mut self, protected: ProtectedPaths, project: impl Into<PathBuf>) -> Self {
         let paths = PathPolicy::new(self.local.workspace(), protected.clone());
         self.masked = paths.private_directories();
-        self.local = self.local.protected(protected, project);
+        self.protected = protected.clone();
+        self.project = project.into();
+        self.local = self.local.protected(protected, &self.project);
         self
     }
 
@@ -202,13 +234,90 @@ impl ConfinedSandbox {
         // A confined tool has no network.
         self.policy.network = NetworkPolicy::default();
         self.resolved.network = None;
+        let files = self.files();
         let is_below_mask = |path: &Path| self.masked.iter().any(|it| path.starts_with(it));
         let contains_mask = |path: &Path| self.masked.iter().any(|it| it.starts_with(path));
-        let is_hidden = |path: &PathBuf| is_below_mask(path) || !self.is_visible(path);
+        let is_hidden = |path: &PathBuf| is_below_mask(path) || !files.is_visible(path);
         let programs = programs.into_iter().filter(is_hidden);
         let programs = programs.filter(|path| !contains_mask(path)).collect();
         self.programs = programs;
         self
+    }
+
+    /// Makes commands and file tools work on an overlay of the workspace, so that changes reach
+    /// the real files only after a [review](Sandbox::review). `dir` keeps the changes; it must be
+    /// outside of the workspace. Fails if this machine cannot do it.
+    pub fn with_review(self, dir: &Path) -> Result<Self, ReviewError> {
+        self.with_review_checkpoints(dir, Box::new(|| {}))
+    }
+
+    /// Like [`with_review`](Self::with_review), for tests: calls `checkpoint` between any two
+    /// changes of a file while a decision takes effect.
+    #[doc(hidden)]
+    pub fn with_review_checkpoints(
+        mut self,
+        dir: &Path,
+        checkpoint: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Self, ReviewError> {
+        if self.tier != Tier::Full {
+            return Err(ReviewError::Tier(self.tier));
+        }
+        let (upper, work) = review::create_state(dir).map_err(ReviewError::State)?;
+        let upper = fs::canonicalize(upper).map_err(ReviewError::State)?;
+        if upper.starts_with(self.local.workspace()) {
+            return Err(ReviewError::Inside(upper));
+        }
+        let spec = ViewSpec {
+            upper,
+            work,
+            tmp: self.tmp.path().to_owned(),
+            confinement: self.policy.clone(),
+            policy: self.resolved.clone(),
+            private: self.protected.private.clone(),
+            homes: self.protected.homes.clone(),
+            project: self.project.clone(),
+        };
+        review::probe(&self.launcher, &spec).map_err(ReviewError::Overlay)?;
+        let supervisor = Arc::clone(&self.local.supervisor);
+        let launcher = self.launcher.clone();
+        let review = Review::new(dir.to_owned(), launcher, supervisor, spec, checkpoint);
+        self.review = Some(Arc::new(review));
+        Ok(self)
+    }
+
+    /// The files that commands see, without a review.
+    fn files(&self) -> ConfinedFiles {
+        ConfinedFiles {
+            local: self.local.files.clone(),
+            policy: self.resolved.clone(),
+            tmp: self.tmp.path().to_owned(),
+        }
+    }
+
+    /// A file operation for the process that sees the session's changes.
+    fn request(&self, operation: FileOperation) -> FileRequest {
+        FileRequest {
+            operation,
+            policy: self.resolved.clone(),
+        }
+    }
+
+    /// Performs a file operation on the files that commands see.
+    fn on_files<'a, T: DeserializeOwned + Send + 'static>(
+        &'a self,
+        operation: FileOperation,
+        body: &[u8],
+        direct: impl FnOnce(&ConfinedFiles) -> Result<T, SandboxError> + Send + 'static,
+    ) -> SandboxFuture<'a, T> {
+        let Some(review) = &self.review else {
+            let files = self.files();
+            return blocking(move || direct(&files));
+        };
+        let (request, body) = (self.request(operation), body.to_vec());
+        Box::pin(async move {
+            let (value, _) = review.request(request, body).await?;
+            serde_json::from_value(value).map_err(|error| SandboxError::Exec(error.to_string()))
+        })
     }
 
     /// How strongly commands are confined.
@@ -221,37 +330,6 @@ impl ConfinedSandbox {
         self.resolved.hash()
     }
 
-    /// The command that runs a program in the sandbox, with the variables that it sets. The caller
-    /// runs it under a supervisor, in the workspace.
-    fn launch_command(
-        &self,
-        cwd: PathBuf,
-        nonce: &str,
-        files: &ProtectedFiles,
-        cgroup: Option<&Cgroup>,
-        network: Option<&CommandNetwork>,
-        command: Vec<OsString>,
-    ) -> Vec<OsString> {
-        let spec = LaunchSpec {
-            tier: self.tier,
-            nonce: nonce.to_owned(),
-            cgroup: cgroup.map(|it| it.dir().to_owned()),
-            cwd,
-            tmp: self.tmp.path().to_owned(),
-            policy: self.resolved.clone(),
-            masked: self.masked.clone(),
-            programs: self.programs.clone(),
-            proxy: network.map(CommandNetwork::socket),
-        };
-        let spec = serde_json::to_string(&spec).unwrap_or_default();
-        let mut all = self.launcher.command();
-        all.push(spec.into());
-        all.extend(files.guards().iter().map(launcher::guard_argument));
-        all.push("--".into());
-        all.extend(command);
-        all
-    }
-
     /// Prepares a program for a supervisor, which runs it in the directory `cwd` of the workspace.
     pub async fn prepare(
         &self,
@@ -261,24 +339,57 @@ impl ConfinedSandbox {
         self.prepare_command(cwd, program, false).await
     }
 
-    /// Prepares a program. `can_ask` says whether a person can be asked about connections.
+    /// Prepares a program that sees the real workspace. `can_ask` says whether a person can be
+    /// asked about connections.
     async fn prepare_command(
         &self,
         cwd: &Path,
         program: Vec<OsString>,
         can_ask: bool,
     ) -> Result<PreparedCommand, SandboxError> {
-        let nonce = nonce()?;
         let before = self.find_protected().await;
+        let guards = before.guards();
+        let guards = guards.iter().map(launcher::guard_argument).collect();
+        let inside = self.inside_path(cwd);
+        let mut prepared = self.prepare_launch(inside, guards, None, can_ask, program)?;
+        prepared.before = before;
+        Ok(prepared)
+    }
+
+    /// Prepares a program that starts in the directory `inside` of the sandbox.
+    fn prepare_launch(
+        &self,
+        inside: PathBuf,
+        guards: Vec<OsString>,
+        view: Option<ViewRef>,
+        can_ask: bool,
+        program: Vec<OsString>,
+    ) -> Result<PreparedCommand, SandboxError> {
+        let nonce = nonce()?;
         let cgroup = Cgroup::create(&self.resolved.limits);
         let network = self.start_network(can_ask)?;
-        let inside = self.inside_path(cwd);
-        let (group, proxy) = (cgroup.as_ref(), network.as_ref());
-        let program = self.launch_command(inside, &nonce, &before, group, proxy, program);
+        let spec = LaunchSpec {
+            tier: self.tier,
+            nonce: nonce.clone(),
+            cgroup: cgroup.as_ref().map(|it| it.dir().to_owned()),
+            cwd: inside,
+            tmp: self.tmp.path().to_owned(),
+            policy: self.resolved.clone(),
+            masked: self.masked.clone(),
+            programs: self.programs.clone(),
+            proxy: network.as_ref().map(CommandNetwork::socket),
+            view,
+        };
+        let spec = serde_json::to_string(&spec).unwrap_or_default();
+        let mut all = self.launcher.command();
+        all.push(spec.into());
+        all.extend(guards);
+        all.push("--".into());
+        all.extend(program);
         Ok(PreparedCommand {
-            program,
+            program: all,
             nonce,
-            before,
+            before: ProtectedFiles::default(),
             network,
             _cgroup: cgroup,
         })
@@ -304,7 +415,7 @@ impl ConfinedSandbox {
     pub fn starting_dir(&self, cwd: &Path) -> Result<PathBuf, SandboxError> {
         match self.resolved.access {
             ProjectAccess::None => Ok(self.tmp.path().to_owned()),
-            _ => self.visible(&cwd.to_string_lossy()),
+            _ => self.files().visible(&cwd.to_string_lossy()),
         }
     }
 
@@ -371,27 +482,51 @@ impl ConfinedSandbox {
         mut exec: Exec,
         observer: &dyn ExecObserver,
     ) -> Result<ExecOutput, SandboxError> {
-        let given = exec.cwd.as_deref().unwrap_or_default();
-        let cwd = self.visible(given)?;
         for (name, value) in self.variables() {
             exec.env.entry(name).or_insert(value);
         }
+        if let Some(review) = &self.review {
+            return self.run_on_overlay(review, command, exec, observer).await;
+        }
+        let given = exec.cwd.as_deref().unwrap_or_default();
+        let cwd = self.files().visible(given)?;
         let mut command = self.prepare_command(&cwd, command, true).await?;
         let program = std::mem::take(&mut command.program);
         let running = self.local.run_program(program, cwd, exec, observer);
-        let outcome = match &mut command.network {
-            Some(network) => network.run(running, observer).await,
-            None => running.await,
-        };
+        let outcome = command.wait(running, observer).await;
         let quarantined = self.finish(&command).await?;
         let mut output = outcome?;
-        if let Some(reason) = command.failure(output.exit_code, &output.stderr) {
-            let reason = format!("the command could not be confined: {reason}");
-            return Err(SandboxError::Exec(reason));
-        }
         output.quarantined = quarantined;
-        output.refused_connections = command.refused_connections();
         Ok(output)
+    }
+
+    /// Runs a program on the overlay. Protected files that it creates are part of the changes
+    /// that a person reviews.
+    async fn run_on_overlay(
+        &self,
+        review: &Review,
+        command: Vec<OsString>,
+        exec: Exec,
+        observer: &dyn ExecObserver,
+    ) -> Result<ExecOutput, SandboxError> {
+        let given = exec.cwd.clone().unwrap_or_default();
+        let (cwd, _) = review
+            .request(self.request(FileOperation::Visible(given)), Vec::new())
+            .await?;
+        let cwd = PathBuf::from(cwd.as_str().unwrap_or_default());
+        let guards = review.guards(self.request(FileOperation::Guards)).await?;
+        review
+            .with_view(async |view| {
+                let view = Some(view.reference.clone());
+                let inside = self.inside_path(&cwd);
+                let mut prepared = self.prepare_launch(inside, guards, view, true, command)?;
+                let program = std::mem::take(&mut prepared.program);
+                // The directory may exist only on the overlay.
+                let workspace = self.resolved.workspace.clone();
+                let running = self.local.run_program(program, workspace, exec, observer);
+                prepared.wait(running, observer).await
+            })
+            .await
     }
 
     /// Runs a program with the given standard input and output, without limits of time and output,
@@ -445,68 +580,6 @@ impl ConfinedSandbox {
             _ => real.to_owned(),
         }
     }
-
-    /// The path of the host for a path inside of the sandbox: `/tmp` is another directory, but
-    /// the workspace may be below it.
-    fn host_path(&self, path: &str) -> String {
-        let absolute = Path::new(path);
-        let policy = &self.resolved;
-        let listed = policy.read.iter().chain(&policy.write);
-        let mut mounted = listed
-            .map(PathBuf::as_path)
-            .chain([&*policy.workspace, self.tmp.path()]);
-        match absolute.strip_prefix("/tmp") {
-            Ok(below) if !mounted.any(|dir| absolute.starts_with(dir)) => {
-                let path = self.tmp.path().join(below);
-                path.to_string_lossy().into_owned()
-            }
-            _ => path.to_owned(),
-        }
-    }
-
-    /// The real path of a file that commands can see.
-    fn visible(&self, path: &str) -> Result<PathBuf, SandboxError> {
-        let real = self.local.real_path(&self.host_path(path))?;
-        if self.is_visible(&real) {
-            return Ok(real);
-        }
-        Err(SandboxError::Outside(path.to_owned()))
-    }
-
-    fn is_visible(&self, real: &Path) -> bool {
-        let policy = &self.resolved;
-        let listed = policy
-            .read
-            .iter()
-            .chain(&policy.write)
-            .map(PathBuf::as_path);
-        let workspace = Some(&*policy.workspace).filter(|_| policy.access != ProjectAccess::None);
-        let own = [self.tmp.path()].into_iter().chain(workspace);
-        let mut all = own.chain(SYSTEM.map(Path::new)).chain(listed);
-        all.any(|dir| {
-            real.starts_with(dir) || resolve(dir).is_some_and(|dir| real.starts_with(dir))
-        })
-    }
-
-    /// Refuses a path that commands cannot write. What is protected is for the caller to ask about.
-    fn check_writable(&self, path: &str) -> Result<(), SandboxError> {
-        let real = self.local.real_path(&self.host_path(path))?;
-        let policy = &self.resolved;
-        let own = [policy.workspace.as_path(), self.tmp.path()];
-        let listed = policy.write.iter().map(PathBuf::as_path);
-        let is_writable = own.into_iter().chain(listed).any(|dir| {
-            real.starts_with(dir) || resolve(dir).is_some_and(|dir| real.starts_with(dir))
-        });
-        if is_writable {
-            return Ok(());
-        }
-        Err(SandboxError::Outside(path.to_owned()))
-    }
-
-    fn is_tmp(&self, path: &str) -> bool {
-        let real = self.local.real_path(&self.host_path(path));
-        real.is_ok_and(|real| real.starts_with(self.tmp.path()))
-    }
 }
 
 /// A command that a supervisor can run.
@@ -521,6 +594,26 @@ pub struct PreparedCommand {
 }
 
 impl PreparedCommand {
+    /// Waits for the running command, and meanwhile asks the observer about connections. Fails if
+    /// the command was not confined, and therefore did not start.
+    async fn wait(
+        &mut self,
+        running: impl Future<Output = Result<ExecOutput, SandboxError>>,
+        observer: &dyn ExecObserver,
+    ) -> Result<ExecOutput, SandboxError> {
+        let outcome = match &mut self.network {
+            Some(network) => network.run(running, observer).await,
+            None => running.await,
+        };
+        let mut output = outcome?;
+        if let Some(reason) = self.failure(output.exit_code, &output.stderr) {
+            let reason = format!("the command could not be confined: {reason}");
+            return Err(SandboxError::Exec(reason));
+        }
+        output.refused_connections = self.refused_connections();
+        Ok(output)
+    }
+
     /// The connections that were refused, each with the reason.
     fn refused_connections(&self) -> Vec<String> {
         let network = self.network.as_ref();
@@ -570,41 +663,46 @@ impl Sandbox for ConfinedSandbox {
         self.local.working_dir()
     }
 
+    fn review(&self) -> Option<&dyn ChangeReview> {
+        let review = self.review.as_deref()?;
+        Some(review)
+    }
+
     fn resolve_path<'a>(&'a self, path: &'a str) -> BoxFuture<'a, ResolvedPath> {
-        Box::pin(async move {
-            if self.is_tmp(path) {
-                return ResolvedPath {
-                    path: path.to_owned(),
-                    class: PathClass::Plain,
-                };
-            }
-            self.local.resolve_path(path).await
-        })
+        let (operation, given) = (FileOperation::Resolve(path.to_owned()), path.to_owned());
+        let resolved = self.on_files(operation, &[], move |files| Ok(files.resolve_path(&given)));
+        Box::pin(async move { resolved.await.unwrap_or_else(|_| unresolvable(path)) })
     }
 
     fn read<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<u8>> {
+        let (files, path) = (self.files(), path.to_owned());
+        let Some(review) = &self.review else {
+            return blocking(move || files.read(&path));
+        };
+        let request = self.request(FileOperation::Read(path));
         Box::pin(async move {
-            self.visible(path)?;
-            self.local.read(&self.host_path(path)).await
+            let (_, bytes) = review.request(request, Vec::new()).await?;
+            Ok(bytes)
         })
     }
 
     fn walk<'a>(&'a self, walk: &'a WalkOptions) -> SandboxFuture<'a, WalkResult> {
-        Box::pin(async move {
-            self.visible(&walk.path)?;
-            let walk = WalkOptions {
-                path: self.host_path(&walk.path),
-                ..walk.clone()
+        if self.review.is_none() {
+            let files = self.files();
+            return match files.host_walk(walk) {
+                Ok(walk) => walk_files(files.local, walk),
+                Err(error) => Box::pin(std::future::ready(Err(error))),
             };
-            self.local.walk(&walk).await
+        }
+        self.on_files(FileOperation::Walk(walk.clone()), &[], |_| {
+            Ok(WalkResult::default())
         })
     }
 
     fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> SandboxFuture<'a, ()> {
-        Box::pin(async move {
-            self.check_writable(path)?;
-            self.local.write(&self.host_path(path), bytes).await
-        })
+        let (given, content) = (path.to_owned(), bytes.to_vec());
+        let operation = FileOperation::Write(path.to_owned());
+        self.on_files(operation, bytes, move |files| files.write(&given, &content))
     }
 
     fn write_resolved<'a>(
@@ -613,51 +711,35 @@ impl Sandbox for ConfinedSandbox {
         permitted: &'a ResolvedPath,
         bytes: &'a [u8],
     ) -> SandboxFuture<'a, ()> {
-        Box::pin(async move {
-            if self.resolve_path(path).await != *permitted {
-                return Err(SandboxError::PathChanged(path.to_owned()));
-            }
-            self.check_writable(path)?;
-            if self.is_tmp(path) {
-                return self.write(path, bytes).await;
-            }
-            self.local.write_resolved(path, permitted, bytes).await
+        let (given, target, content) = (path.to_owned(), permitted.clone(), bytes.to_vec());
+        let operation = FileOperation::WriteResolved(path.to_owned(), permitted.clone());
+        self.on_files(operation, bytes, move |files| {
+            files.write_resolved(&given, &target, &content)
         })
     }
 
     fn list<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<FileInfo>> {
-        Box::pin(async move {
-            self.visible(path)?;
-            self.local.list(&self.host_path(path)).await
-        })
+        let given = path.to_owned();
+        let operation = FileOperation::List(path.to_owned());
+        self.on_files(operation, &[], move |files| files.list(&given))
     }
 
     fn stat<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, FileInfo> {
-        Box::pin(async move {
-            self.visible(path)?;
-            self.local.stat(&self.host_path(path)).await
-        })
+        let given = path.to_owned();
+        let operation = FileOperation::Stat(path.to_owned());
+        self.on_files(operation, &[], move |files| files.stat(&given))
     }
 
     fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
-        Box::pin(async move {
-            self.check_writable(path)?;
-            self.local.mkdir(&self.host_path(path)).await
-        })
+        let given = path.to_owned();
+        let operation = FileOperation::Mkdir(path.to_owned());
+        self.on_files(operation, &[], move |files| files.mkdir(&given))
     }
 
     fn rm<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
-        Box::pin(async move {
-            let host_path = self.host_path(path);
-            // A link is removed itself, wherever it points.
-            let link = Path::new(&host_path);
-            let is_link = self.local.workspace().join(link).is_symlink() && !path.ends_with('/');
-            match link.parent().and_then(Path::to_str).filter(|_| is_link) {
-                Some(parent) => self.check_writable(parent)?,
-                None => self.check_writable(path)?,
-            }
-            self.local.rm(&host_path).await
-        })
+        let given = path.to_owned();
+        let operation = FileOperation::Rm(path.to_owned());
+        self.on_files(operation, &[], move |files| files.rm(&given))
     }
 
     fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()> {
@@ -666,6 +748,11 @@ impl Sandbox for ConfinedSandbox {
 
     fn widened(&self, grants: &Grants) -> Result<Arc<dyn Sandbox>, SandboxError> {
         if grants.unconfined {
+            if self.review.is_some() {
+                let reason = "its changes would reach the real files without a review: \
+                              request `read`, `write` or `network` instead";
+                return Err(unusable("a command without the sandbox", reason));
+            }
             return self.local.widened(grants);
         }
         Ok(Arc::new(self.with_grants(grants)?))

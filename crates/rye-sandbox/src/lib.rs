@@ -44,7 +44,7 @@ mod shell;
 pub use config::{DockerConfig, RemoteConfig, ServedKind};
 pub use confined::{
     AttachedOutput, Availability, ConfinedError, ConfinedSandbox, ConfinementPolicy, Launcher,
-    PROTECTED_NAMES, PreparedCommand, ResourceLimits, Tier, launch,
+    PROTECTED_NAMES, PreparedCommand, ResourceLimits, ReviewError, Tier, launch, remove_review,
 };
 pub use docker::DockerOptions;
 pub use egress::{

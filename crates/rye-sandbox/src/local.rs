@@ -1,19 +1,17 @@
 //! The sandbox without isolation: a directory of this machine.
 
+mod files;
 mod path;
 mod tree;
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lillux::path_policy::{
-    ClassifiedPath, PathClass, PathPolicy, PrivateDirs, ProtectedPaths, SensitiveReason,
-};
+use lillux::path_policy::{PathClass, ProtectedPaths, SensitiveReason};
 use lillux::process::{Command, Environment, ExecError, Exit, Handle, Stream, Supervisor};
 use rye_engine::BoxFuture;
 use rye_engine::protocol::SandboxKind;
@@ -25,7 +23,8 @@ use tokio::task::spawn_blocking;
 
 use crate::files::unusable;
 use crate::head_tail_buffer::HeadTailBuffer;
-use path::{LocalPath, MAX_FILE_SIZE};
+
+pub(crate) use files::LocalFiles;
 
 /// Time between `SIGTERM` and `SIGKILL`; short, because the user waits after an abort.
 const GRACE: Duration = Duration::from_millis(100);
@@ -41,8 +40,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// Commands inherit `PATH`, `HOME` and a few more variables of this process, but no keys.
 #[derive(Clone)]
 pub struct LocalSandbox {
-    workspace: PathBuf,
-    policy: Arc<PathPolicy>,
+    pub(crate) files: LocalFiles,
     pub(crate) supervisor: Arc<Supervisor>,
     environment: Environment,
     shell: &'static str,
@@ -54,15 +52,10 @@ impl LocalSandbox {
         workspace: impl AsRef<Path>,
         supervisor: impl Into<Arc<Supervisor>>,
     ) -> io::Result<Self> {
-        let workspace = fs::canonicalize(workspace)?;
-        if !workspace.is_dir() {
-            return Err(io::ErrorKind::NotADirectory.into());
-        }
         let shells = ["/bin/bash", "/usr/bin/bash"];
         let shell = shells.into_iter().find(|path| Path::new(path).exists());
         Ok(Self {
-            policy: Arc::new(PathPolicy::new(&workspace, ProtectedPaths::default())),
-            workspace,
+            files: LocalFiles::new(workspace)?,
             supervisor: supervisor.into(),
             environment: Environment::Minimal,
             shell: shell.unwrap_or("/bin/sh"),
@@ -80,35 +73,17 @@ impl LocalSandbox {
     /// project that the workspace is part of.
     #[must_use]
     pub fn protected(mut self, protected: ProtectedPaths, project: impl Into<PathBuf>) -> Self {
-        let policy = PathPolicy::new(&self.workspace, protected);
-        self.policy = Arc::new(policy.within_project(project));
+        self.files = self.files.protected(protected, &project.into());
         self
     }
 
-    fn local_path(&self, path: &str) -> LocalPath {
-        self.local_path_with(path, &Arc::new(self.policy.private()))
-    }
-
-    fn local_path_with(&self, path: &str, private: &Arc<PrivateDirs>) -> LocalPath {
-        LocalPath {
-            given: path.to_owned(),
-            path: self.workspace.join(path),
-            private: Arc::clone(private),
-        }
-    }
-
     pub(crate) fn workspace(&self) -> &Path {
-        &self.workspace
+        self.files.workspace()
     }
 
     /// The program and arguments that run a command line.
     pub(crate) fn shell_command(&self, command: &str) -> Vec<OsString> {
         [self.shell, "-c", command].map(OsString::from).to_vec()
-    }
-
-    /// The real path of a file. Fails if it is private.
-    pub(crate) fn real_path(&self, path: &str) -> Result<PathBuf, SandboxError> {
-        self.local_path(path).real()
     }
 
     /// Runs a program that acts for a command, in the directory `cwd`.
@@ -182,7 +157,9 @@ impl LocalSandbox {
         exec: Exec,
         observer: &dyn ExecObserver,
     ) -> Result<ExecOutput, SandboxError> {
-        let cwd = self.real_path(exec.cwd.as_deref().unwrap_or_default())?;
+        let cwd = self
+            .files
+            .real_path(exec.cwd.as_deref().unwrap_or_default())?;
         let program = self.shell_command(&exec.command);
         self.run_program(program, cwd, exec, observer).await
     }
@@ -198,23 +175,18 @@ impl Sandbox for LocalSandbox {
     }
 
     fn working_dir(&self) -> Option<String> {
-        Some(self.workspace.to_string_lossy().into_owned())
+        Some(self.workspace().to_string_lossy().into_owned())
     }
 
     fn resolve_path<'a>(&'a self, path: &'a str) -> BoxFuture<'a, ResolvedPath> {
-        let (policy, given) = (Arc::clone(&self.policy), path.to_owned());
-        let resolved = spawn_blocking(move || resolve_target(&policy, &given).0);
-        Box::pin(async move {
-            resolved.await.unwrap_or_else(|_| ResolvedPath {
-                path: path.to_owned(),
-                class: PathClass::Sensitive(SensitiveReason::Unresolvable),
-            })
-        })
+        let (files, given) = (self.files.clone(), path.to_owned());
+        let resolved = spawn_blocking(move || files.resolve_path(&given));
+        Box::pin(async move { resolved.await.unwrap_or_else(|_| unresolvable(path)) })
     }
 
     fn read<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<u8>> {
-        let path = self.local_path(path);
-        blocking(move || path.read(MAX_FILE_SIZE))
+        let (files, path) = (self.files.clone(), path.to_owned());
+        blocking(move || files.read(&path))
     }
 
     fn read_many<'a>(
@@ -222,38 +194,24 @@ impl Sandbox for LocalSandbox {
         paths: &'a [String],
         max_size: u64,
     ) -> BoxFuture<'a, Vec<Result<Vec<u8>, SandboxError>>> {
-        let private = Arc::new(self.policy.private());
-        let local_paths = paths.iter().map(|it| self.local_path_with(it, &private));
-        let local_paths: Vec<_> = local_paths.collect();
+        let (files, count, paths) = (self.files.clone(), paths.len(), paths.to_vec());
         Box::pin(async move {
-            let read = move || {
-                let bytes = local_paths.iter().map(|path| path.read(max_size));
-                bytes.collect::<Vec<_>>()
-            };
             let fail = |error: tokio::task::JoinError| {
                 let error = unusable("the disk", &error.to_string());
-                vec![Err(error); paths.len()]
+                vec![Err(error); count]
             };
-            spawn_blocking(read).await.unwrap_or_else(fail)
+            let read = spawn_blocking(move || files.read_many(&paths, max_size));
+            read.await.unwrap_or_else(fail)
         })
     }
 
     fn walk<'a>(&'a self, walk: &'a WalkOptions) -> SandboxFuture<'a, WalkResult> {
-        let path = self.local_path(&walk.path);
-        let walk = walk.clone();
-        let stop = tree::StopOnDrop::default();
-        let is_stopped = stop.flag();
-        let result = blocking(move || tree::walk(&path, &walk, &is_stopped));
-        Box::pin(async move {
-            // Dropping the future stops the walk.
-            let _stop = stop;
-            result.await
-        })
+        walk_files(self.files.clone(), walk.clone())
     }
 
     fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> SandboxFuture<'a, ()> {
-        let (path, bytes) = (self.local_path(path), bytes.to_vec());
-        blocking(move || path.write(&bytes))
+        let (files, path, bytes) = (self.files.clone(), path.to_owned(), bytes.to_vec());
+        blocking(move || files.write(&path, &bytes))
     }
 
     fn write_resolved<'a>(
@@ -262,39 +220,29 @@ impl Sandbox for LocalSandbox {
         permitted: &'a ResolvedPath,
         bytes: &'a [u8],
     ) -> SandboxFuture<'a, ()> {
-        let (path, bytes) = (self.local_path(path), bytes.to_vec());
-        let (policy, permitted) = (Arc::clone(&self.policy), permitted.clone());
-        blocking(move || {
-            let (found, real) = resolve_target(&policy, &path.given);
-            if found != permitted {
-                return Err(SandboxError::PathChanged(path.given));
-            }
-            // No link is followed from here on, so this writes to the path that was compared.
-            path.write_at(&real, &bytes)
-        })
+        let (files, path, bytes) = (self.files.clone(), path.to_owned(), bytes.to_vec());
+        let permitted = permitted.clone();
+        blocking(move || files.write_resolved(&path, &permitted, &bytes))
     }
 
     fn list<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<FileInfo>> {
-        let path = self.local_path(path);
-        blocking(move || path.list())
+        let (files, path) = (self.files.clone(), path.to_owned());
+        blocking(move || files.list(&path))
     }
 
     fn stat<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, FileInfo> {
-        let path = self.local_path(path);
-        blocking(move || path.info())
+        let (files, path) = (self.files.clone(), path.to_owned());
+        blocking(move || files.stat(&path))
     }
 
     fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
-        let path = self.local_path(path);
-        blocking(move || {
-            let created = PathPolicy::create_dir(&path.real()?);
-            created.map(drop).map_err(|error| path.error(&error))
-        })
+        let (files, path) = (self.files.clone(), path.to_owned());
+        blocking(move || files.mkdir(&path))
     }
 
     fn rm<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
-        let (path, workspace) = (self.local_path(path), self.workspace.clone());
-        blocking(move || path.remove(&workspace))
+        let (files, path) = (self.files.clone(), path.to_owned());
+        blocking(move || files.rm(&path))
     }
 
     fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()> {
@@ -321,21 +269,30 @@ impl Sandbox for LocalSandbox {
     }
 }
 
-/// Resolves a path: as shown to the user, and the real path.
-fn resolve_target(policy: &PathPolicy, path: &str) -> (ResolvedPath, PathBuf) {
-    let ClassifiedPath { real, class } = policy.classify(path);
-    let workspace = policy.workspace();
-    let path = if path::normalize(&workspace.join(path)) == real {
-        path.to_owned()
-    } else {
-        let relative = real.strip_prefix(workspace).unwrap_or(&real);
-        relative.to_string_lossy().into_owned()
-    };
-    (ResolvedPath { path, class }, real)
+/// Walks files. Dropping the future stops the walk.
+pub(crate) fn walk_files<'a>(
+    files: LocalFiles,
+    walk: WalkOptions,
+) -> SandboxFuture<'a, WalkResult> {
+    let stop = tree::StopOnDrop::default();
+    let is_stopped = stop.flag();
+    let result = blocking(move || files.walk(&walk, &is_stopped));
+    Box::pin(async move {
+        let _stop = stop;
+        result.await
+    })
+}
+
+/// A path whose target is unknown.
+pub(crate) fn unresolvable(path: &str) -> ResolvedPath {
+    ResolvedPath {
+        path: path.to_owned(),
+        class: PathClass::Sensitive(SensitiveReason::Unresolvable),
+    }
 }
 
 /// Runs file operations on a blocking thread.
-fn blocking<'a, T: Send + 'static>(
+pub(crate) fn blocking<'a, T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
 ) -> SandboxFuture<'a, T> {
     Box::pin(async move {

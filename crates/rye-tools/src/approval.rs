@@ -23,8 +23,7 @@ use rye_engine::protocol::Gate;
 use rye_engine::sandbox::{FileAccess, Grants, ResolvedPath, Sandbox, SandboxError};
 use rye_engine::text::quote_truncated;
 use rye_engine::tool::{
-    DecisionRequest, RESOLVED_PATH, SANDBOX, ToolContext, ToolDef, ToolError, WORKING_DIR,
-    resolve_approval,
+    DecisionRequest, RESOLVED_PATH, ToolContext, ToolDef, ToolError, WORKING_DIR, resolve_approval,
 };
 
 /// Key of the gate's context: why the path is sensitive.
@@ -135,7 +134,7 @@ pub(super) async fn approve_write(
     let reason = reason.map(|reason| (REASON.to_owned(), json!(reason)));
     request.context.extend(reason);
     add_resolved_path(&mut request, link);
-    add_sandbox(&mut request, context);
+    request.add_sandbox(&*context.sandbox);
     let edited = resolve_approval(mode, tool, request, args, context).await?;
     // The path may have changed while the gate was open.
     if edited.is_none() && context.sandbox.resolve_path(path).await != resolved {
@@ -201,7 +200,7 @@ pub(super) async fn approve_command(
         .body
         .insert_str(0, &format!("{}\n", Risk::gate_line(Some(risk))));
     if is_confined {
-        add_sandbox(&mut request, context);
+        request.add_sandbox(&*context.sandbox);
     } else {
         request.body.insert_str(0, "Runs without a sandbox.\n");
     }
@@ -287,7 +286,7 @@ pub(super) async fn approve_connection(target: &str, context: &ToolContext) -> b
     request.context.insert(RISK.to_owned(), json!(Risk::Medium));
     request.context.insert(CONNECTION.to_owned(), connection);
     request.context.insert(WORKING_DIR.to_owned(), dir);
-    add_sandbox(&mut request, context);
+    request.add_sandbox(&*context.sandbox);
     let decided = context.request_decision(request).await;
     matches!(decided, Ok(resolution) if resolution.action == ActionId::Approve)
 }
@@ -325,7 +324,7 @@ pub(super) async fn approve_read(
     request.context.insert(RISK.to_owned(), json!(Risk::High));
     request.context.insert(GRANTS.to_owned(), json!(grants));
     add_resolved_path(&mut request, link);
-    add_sandbox(&mut request, &wide);
+    request.add_sandbox(&*wide.sandbox);
     let policy_name = tool.policy_name();
     let reasons = [ReviewReason {
         text: "it leaves the policy of the sandbox".to_owned(),
@@ -350,22 +349,6 @@ pub(super) async fn approve_read(
     Ok(wide)
 }
 
-/// Shows in a gate what confines the call, if something does. The decision's receipt covers it.
-fn add_sandbox(request: &mut DecisionRequest, context: &ToolContext) {
-    let confinement = context.sandbox.confinement();
-    let Some(enforcement) = &confinement.enforcement else {
-        return;
-    };
-    let (kind, tier) = (context.sandbox.kind(), &enforcement.tier);
-    let line = format!(
-        "sandbox: {kind} ({tier}, policy {:.12})\n",
-        enforcement.policy
-    );
-    request.body.insert_str(0, &line);
-    let shown = serde_json::to_value(&confinement).unwrap_or_default();
-    request.context.insert(SANDBOX.to_owned(), shown);
-}
-
 /// Asks whether to keep protected files that a command created, and restores or removes them.
 /// Returns a line for the model.
 pub(super) async fn settle_quarantined(
@@ -386,7 +369,7 @@ pub(super) async fn settle_quarantined(
     );
     request.context.insert(RISK.to_owned(), json!(Risk::High));
     request.context.insert(PROTECTED.to_owned(), json!(paths));
-    add_sandbox(&mut request, context);
+    request.add_sandbox(&*context.sandbox);
     let decided = context.request_decision(request).await;
     let keep = matches!(&decided, Ok(resolution) if resolution.action == ActionId::Approve);
     let settled = context.sandbox.settle_quarantined(paths, keep).await;

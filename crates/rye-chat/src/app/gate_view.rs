@@ -3,7 +3,7 @@
 use lillux::{QUOTE_PREFIX, sanitize};
 use rye_engine::arguments::is_editable;
 use rye_engine::policy::{RISK, Risk};
-use rye_engine::protocol::{ActionId, Gate, GateKind};
+use rye_engine::protocol::{ActionId, CHANGE_SET, Gate, GateKind};
 use serde_json::Value;
 
 use super::App;
@@ -95,10 +95,12 @@ impl App {
     fn answers(&self, gate: &Gate) -> Vec<Line> {
         let hint = |text: &str| Line::new(text, CYAN);
         if self.edited_gate.as_ref() == Some(&gate.id) {
-            return vec![
-                hint("Enter: approve with these arguments"),
-                hint("Esc: cancel"),
-            ];
+            let what = if gate.context.contains_key(CHANGE_SET) {
+                "Enter: apply these changes and discard the others"
+            } else {
+                "Enter: approve with these arguments"
+            };
+            return vec![hint(what), hint("Esc: cancel")];
         }
         if wants_text_answer(gate) {
             return vec![hint("type the answer and press Enter")];
@@ -118,6 +120,9 @@ impl App {
         }
         if is_editable(&gate.context) {
             answers.push(answer('e', CYAN, "edit arguments"));
+        }
+        if gate.context.contains_key(CHANGE_SET) {
+            answers.push(answer('f', CYAN, "choose files"));
         }
         answers.push(answer('m', CYAN, "more"));
         if !self.editor.is_empty() {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use rye_engine::arguments::{ARGUMENTS, PARAMS, is_editable};
-use rye_engine::protocol::{ActionId, Gate, GateId};
+use rye_engine::protocol::{ActionId, CHANGE_SET, Gate, GateId};
 use serde_json::{Value, json};
 
 use super::gate_view::details;
@@ -111,6 +111,11 @@ impl App {
                 let lines = details(&pending.gate);
                 self.add_block(Block::GateDetails(lines));
             }
+            'f' => {
+                let text = selection_text(&pending.gate)?;
+                self.edited_gate = Some(id);
+                self.editor.set_text(&text);
+            }
             'e' if is_editable(&pending.gate.context) => {
                 let params = call_arguments(&pending.gate);
                 let text = serde_json::to_string_pretty(params).unwrap_or_default();
@@ -149,8 +154,11 @@ impl App {
         self.editor.take_text();
         self.edited_gate = None;
         let pending = self.gates.iter().find(|pending| pending.gate.id == gate);
+        let is_review = pending.is_some_and(|it| it.gate.context.contains_key(CHANGE_SET));
         let is_unchanged = pending.is_some_and(|pending| *call_arguments(&pending.gate) == edited);
-        let value = if is_unchanged {
+        let value = if is_review {
+            edited
+        } else if is_unchanged {
             Value::Null
         } else {
             json!({ ARGUMENTS: edited })
@@ -163,6 +171,18 @@ impl App {
     }
 }
 
+/// The selection of all changes of a review as text, from which the user removes paths. `None` if
+/// the gate is no review.
+fn selection_text(gate: &Gate) -> Option<String> {
+    let paths = gate.context.get(CHANGE_SET)?.get("paths");
+    // A long change set does not list its paths.
+    let selection = match paths {
+        Some(paths) => json!({ "only": paths }),
+        None => json!({ "except": [] }),
+    };
+    serde_json::to_string_pretty(&selection).ok()
+}
+
 /// Whether the gate asks for a text rather than for one of several actions.
 pub(super) fn wants_text_answer(gate: &Gate) -> bool {
     gate.actions.is_empty()
@@ -170,7 +190,7 @@ pub(super) fn wants_text_answer(gate: &Gate) -> bool {
 
 /// The keys that answer a gate.
 pub(super) fn choices(gate: &Gate) -> Vec<Choice> {
-    let mut taken = vec!['e', 'm'];
+    let mut taken = vec!['e', 'f', 'm'];
     let mut choices = Vec::new();
     for (action, number) in gate.actions.iter().zip(1_u32..) {
         let preferred = match action.id {

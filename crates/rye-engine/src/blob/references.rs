@@ -22,6 +22,10 @@ pub fn referenced_blobs(archive: &Archive) -> BTreeSet<Hash> {
     for prompt in &archive.prompts {
         collect_mentioned(&to_json(prompt), &mut found);
     }
+    for gate in &archive.gates {
+        collect_mentioned(&to_json(&gate.context), &mut found);
+        collect_mentioned(&to_json(&gate.status), &mut found);
+    }
     found.extend(required_blobs(archive).into_keys());
     found
 }

@@ -17,6 +17,7 @@ use crate::machine::CallLimits;
 use crate::metrics::Metrics;
 use crate::model::Models;
 use crate::policy::Policy;
+use crate::review::ReviewTool;
 use crate::runner::ToolRegistry;
 use crate::sandbox::{Sandbox, SandboxProvider, Sandboxes};
 use crate::store::SessionStore;
@@ -217,6 +218,8 @@ impl Builder {
         for tool in self.tools {
             tools.add(tool).map_err(BuildError::Tool)?;
         }
+        let review = Arc::new(ReviewTool::default());
+        tools.add(review).map_err(BuildError::Tool)?;
         let mut compaction = self.compaction;
         compaction.protected_tools.extend(tools.protected());
         let inner = Arc::new(Inner {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use lillux::keys::PublicKey;
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, EventKind, ForkPoint, Op, Purpose, Run, RunStatus,
-    Session as SessionData, SessionId, SessionStatus, Thread, ThreadId, Usage,
+    SandboxId, SandboxRef, Session as SessionData, SessionId, SessionStatus, Thread, ThreadId,
+    Usage,
 };
 
 use super::session::DEFAULT;
@@ -132,8 +133,18 @@ impl Engine {
             ended_at: Some(now),
             ..run
         });
+        // The changes that wait for a review stay with the original.
+        let sandbox = record.session.sandbox.clone().map(|sandbox| SandboxRef {
+            id: if sandbox.review {
+                SandboxId::new()
+            } else {
+                sandbox.id
+            },
+            ..sandbox
+        });
         let data = SessionData {
             id: fork.clone(),
+            sandbox,
             parent: None,
             depth: 0,
             purpose,

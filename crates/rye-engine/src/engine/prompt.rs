@@ -43,6 +43,8 @@ pub struct Prompt {
     pub schema: Option<Value>,
     /// How to queue it if the thread is busy; by default the thread's mode.
     pub mode: Option<QueueMode>,
+    /// Only ask for a review of the changes, without a model call.
+    pub review: bool,
     /// Key of the thread; by default `default`.
     pub thread: Option<String>,
     /// Limits of the turn, children included.

@@ -544,7 +544,12 @@ impl Session {
             model: prompt.model,
             role: prompt.role,
             limits: prompt.limits,
-            mode: prompt.mode.unwrap_or(running.mode),
+            mode: if prompt.review {
+                QueueMode::Followup
+            } else {
+                prompt.mode.unwrap_or(running.mode)
+            },
+            review: prompt.review,
             result_schema: prompt.schema,
             ..new
         }

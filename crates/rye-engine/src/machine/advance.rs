@@ -19,6 +19,7 @@ use rye_protocol::{
 use super::limit_gate::LimitScope;
 use super::{Effect, Step, ToolTraits};
 use crate::child;
+use crate::review::REVIEW;
 use crate::tool::{EffectClass, WHILE_RUNNING};
 
 /// Maximum model calls for one prompt that sets no limit.
@@ -188,7 +189,10 @@ impl Step<'_> {
     /// Starts a call unless an exclusive call is in the way or too many calls run. Returns
     /// whether it was started.
     fn start_if_free(&mut self, call: &Call) -> bool {
-        let Some(ToolTraits { exclusive, .. }) = self.context.tools.traits(&call.tool) else {
+        let traits = self.context.tools.traits(&call.tool);
+        // Only the engine calls the review.
+        let traits = traits.filter(|_| call.tool != REVIEW || call.id.as_str() == REVIEW);
+        let Some(ToolTraits { exclusive, .. }) = traits else {
             self.unknown_tool(call);
             return true;
         };

@@ -7,6 +7,7 @@ use rye_protocol::{
 use serde_json::{Value, json};
 
 use super::Step;
+use crate::review::REVIEW;
 use crate::tool::{ToolError, ToolOutput};
 
 impl Step<'_> {
@@ -24,6 +25,9 @@ impl Step<'_> {
             return;
         };
         self.withdraw_gates("ended", |gate| gate.origin.call == *id);
+        if call.tool == REVIEW {
+            return self.on_review_ended(outcome);
+        }
         match outcome {
             Ok(output) => {
                 let ToolOutput {
@@ -103,6 +107,13 @@ impl Step<'_> {
         error: Option<ErrorInfo>,
         attachments: Vec<Part>,
     ) {
+        // The engine's own call has no place in the history.
+        if call.tool == REVIEW {
+            if let Some(call) = self.machine.call(&call.id) {
+                call.state = CallState::Ended;
+            }
+            return;
+        }
         let error = error.map(|error| {
             let mut error = self.with_ids(error);
             error.ids.call = Some(call.id.clone());

@@ -134,7 +134,7 @@ impl Step<'_> {
         } else {
             self.out.session.title = title(&prompt.content);
         }
-        self.append(EntryKind::Message(message));
+        let entry = self.append(EntryKind::Message(message));
         // Only the last version of the prompt is committed.
         self.out
             .batch
@@ -142,6 +142,9 @@ impl Step<'_> {
             .retain(|op| !matches!(op, Op::PutPrompt(put) if put.id == prompt.id));
         self.out.batch.push(Op::PutPrompt(prompt.share()));
         self.emit_queue_state();
+        if prompt.review {
+            self.review_changes(entry);
+        }
     }
 
     fn emit_queue_state(&mut self) {

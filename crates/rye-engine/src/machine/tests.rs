@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::{CallLimits, ChildUsage, Effect, Input, Machine, StepContext, ToolLookup, ToolTraits};
 use crate::compaction::Settings;
 use crate::model::ModelAnswer;
+use crate::review::REVIEW;
 use crate::tool::{DecisionRequest, EffectClass, ToolError, ToolOutput};
 
 /// Tools whose names state their traits.
@@ -30,7 +31,7 @@ impl ToolLookup for ToolsByName {
             "pure" => EffectClass::Pure,
             "once" | "asks" => EffectClass::AtMostOnce,
             "ask" => EffectClass::Ask,
-            "alone" | "task" => EffectClass::Idempotent,
+            "alone" | "task" | REVIEW => EffectClass::Idempotent,
             _ => return None,
         };
         Some(ToolTraits {
@@ -135,6 +136,8 @@ struct Harness {
     machine: Machine,
     now: Millis,
     until: Option<Millis>,
+    /// Whether the sandbox keeps changes for a review.
+    reviews_changes: bool,
     /// Work that was started in this process and has not ended.
     model: bool,
     tools: BTreeMap<CallId, String>,
@@ -165,6 +168,7 @@ impl Harness {
             stored,
             now: Millis(1_000_000),
             until: None,
+            reviews_changes: false,
             model: false,
             tools: BTreeMap::new(),
             started: BTreeMap::new(),
@@ -189,6 +193,7 @@ impl Harness {
             until: self.until,
             limits: Limits::default(),
             prompt_on_limit: false,
+            reviews_changes: self.reviews_changes,
             signer: None,
             last_seal: None,
             model_context: None,

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use rye_protocol::{
-    Call, CallState, CompactionReason, Continuation, EntryKind, ErrorCode, ErrorInfo, EventKind,
-    LimitKind, Limits, Message, Op, Part, Phase, PromptStatus, QueuedPrompt, ResultStatus, Role,
-    Synthetic, Thread, Turn, TurnEnd, Usage,
+    Call, CallId, CallState, CompactionReason, Continuation, EntryId, EntryKind, ErrorCode,
+    ErrorInfo, EventKind, LimitKind, Limits, Message, Op, Part, Phase, PromptStatus, QueuedPrompt,
+    ResultStatus, Role, Synthetic, Thread, Turn, TurnEnd, Usage,
 };
 use serde_json::Value;
 
@@ -16,6 +16,8 @@ use super::cow_arc::CowArc;
 use super::{Effect, Live, Step};
 use crate::model::ModelAnswer;
 use crate::result;
+use crate::review::REVIEW;
+use crate::tool::{ToolError, ToolOutput};
 
 /// How many calls of one answer beyond the limit get an error result. Further calls are dropped.
 const MAX_REFUSED: usize = 256;
@@ -72,7 +74,7 @@ impl Step<'_> {
             return self.request_correction(&problem);
         }
         if calls.is_empty() {
-            return self.finish(PromptStatus::Done, TurnEnd::EndTurn);
+            return self.review_changes(entry);
         }
         let (calls, args): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
         let ids = calls.iter().map(|call: &Call| call.id.clone());
@@ -81,6 +83,40 @@ impl Step<'_> {
             turn.phase = Phase::Tools { entry, calls };
         }
         self.refuse_excess(requested_count);
+    }
+
+    /// Reviews the changes of the turn before it ends, if the sandbox keeps them apart.
+    pub(super) fn review_changes(&mut self, entry: EntryId) {
+        if !self.context.reviews_changes {
+            return self.finish(PromptStatus::Done, TurnEnd::EndTurn);
+        }
+        let call = Call {
+            id: REVIEW.parse().unwrap_or_else(|_| CallId::new()),
+            tool: REVIEW.to_owned(),
+            state: CallState::Requested,
+            processes: Vec::new(),
+            effect: None,
+        };
+        self.machine.args = CowArc::new(BTreeMap::new());
+        if let Some(turn) = &mut self.machine.thread.turn {
+            let calls = vec![call];
+            turn.phase = Phase::Tools { entry, calls };
+        }
+    }
+
+    /// The review has ended: tells the model about it, and ends the turn.
+    pub(super) fn on_review_ended(&mut self, outcome: Result<Box<ToolOutput>, ToolError>) {
+        match outcome {
+            Ok(output) => {
+                if !output.text.is_empty() {
+                    let mut message = Message::text(Role::User, output.text);
+                    message.synthetic = Some(Synthetic::Review);
+                    self.append(EntryKind::Message(message));
+                }
+                self.finish(PromptStatus::Done, TurnEnd::EndTurn);
+            }
+            Err(ToolError(error)) => self.fail_turn(error, TurnEnd::Error),
+        }
     }
 
     /// Switches to the model of the prompt's role, before the first call.

@@ -13,6 +13,7 @@ use super::catch_panic;
 use crate::blob::{FULL_OUTPUT, SCHEME};
 use crate::machine::{ToolLookup, ToolTraits};
 use crate::model::ToolSpec;
+use crate::review::REVIEW;
 use crate::sandbox::Sandbox;
 use crate::text::{FullText, truncate_middle};
 use crate::tool::{EffectClass, Tool, ToolContext, ToolError, ToolOutput, request_approval};
@@ -51,8 +52,10 @@ impl ToolRegistry {
             tool,
         };
         self.all.insert(name, entry);
-        let all = self.all.values();
-        self.specs = all.map(|entry| entry.tool.def().spec.clone()).collect();
+        let all = self.all.iter().filter(|(name, _)| *name != REVIEW);
+        self.specs = all
+            .map(|(_, entry)| entry.tool.def().spec.clone())
+            .collect();
         Ok(())
     }
 

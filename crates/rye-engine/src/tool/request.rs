@@ -5,6 +5,9 @@ use std::time::Duration;
 use rye_protocol::{Action, ActionId, GateKind};
 use serde_json::{Map, Value};
 
+use super::SANDBOX;
+use crate::sandbox::Sandbox;
+
 /// Key of the context of a [credential request](DecisionRequest::credential): name of the secret.
 pub const VAULT: &str = "vault";
 
@@ -49,6 +52,22 @@ impl DecisionRequest {
             expires_in: None,
             context: Map::new(),
         }
+    }
+
+    /// Shows what confines commands, if something does. The decision's receipt covers it.
+    pub fn add_sandbox(&mut self, sandbox: &dyn Sandbox) {
+        let confinement = sandbox.confinement();
+        let Some(enforcement) = &confinement.enforcement else {
+            return;
+        };
+        let (kind, tier) = (sandbox.kind(), &enforcement.tier);
+        let line = format!(
+            "sandbox: {kind} ({tier}, policy {:.12})\n",
+            enforcement.policy
+        );
+        self.body.insert_str(0, &line);
+        let shown = serde_json::to_value(&confinement).unwrap_or_default();
+        self.context.insert(SANDBOX.to_owned(), shown);
     }
 
     /// Marks the request as one of a call whose effect has begun: if the process dies, the gate is

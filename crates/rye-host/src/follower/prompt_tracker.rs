@@ -98,6 +98,9 @@ impl PromptTracker {
         let own = entry.prompt.as_ref() == Some(&self.prompt);
         match &entry.kind {
             EntryKind::Compaction { .. } if own || ended.is_some() => EntryRole::Progress,
+            EntryKind::Message(message) if message.synthetic == Some(Synthetic::Review) => {
+                EntryRole::Progress
+            }
             EntryKind::Message(message) if message.role == Role::User => {
                 match (ended, &entry.prompt) {
                     (Some(_), Some(prompt))

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rye_engine::protocol::{Archive, Entry, EntryKind, ModelContext, Thread, ToolDefinition};
+use rye_engine::protocol::{
+    Archive, Entry, EntryKind, ModelContext, Synthetic, Thread, ToolDefinition,
+};
 use serde_json::{Value, json};
 
 use super::ReplayOutcome;
@@ -62,9 +64,11 @@ pub(super) fn entries(
 }
 
 /// The content of a message without fields that always differ. None for other entries: a
-/// compaction that a user requested is not repeated.
+/// compaction that a user requested is not repeated, and neither is a review.
 fn comparable(entry: &Entry) -> Option<Value> {
     match &entry.kind {
+        // There are no changes to review.
+        EntryKind::Message(message) if message.synthetic == Some(Synthetic::Review) => None,
         EntryKind::Message(message) => {
             let mut message = json!(message);
             for part in message["parts"].as_array_mut().into_iter().flatten() {

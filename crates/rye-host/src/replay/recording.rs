@@ -19,6 +19,8 @@ pub(super) struct RecordedPrompt {
     pub(super) model: Option<String>,
     pub(super) role: Option<String>,
     pub(super) schema: Option<Value>,
+    /// Whether it only asked for a review, without a model call.
+    pub(super) review: bool,
     /// Whether it reached its time limit while a tool ran or the model answered.
     pub(super) reaches_time_limit: bool,
     /// Why the replay stops before it, if so.
@@ -104,7 +106,7 @@ impl ThreadRecording {
         });
         let prompts = prompts(archive, &path);
         let ended = archive.prompts.iter();
-        let ended = ended.filter(|prompt| prompt.status == PromptStatus::Aborted);
+        let ended = ended.filter(|it| it.status == PromptStatus::Aborted && !it.review);
         let mut steps = steps(archive, thread, &path);
         for prompt in ended {
             add_silent_abort(prompt, &path, &mut steps);
@@ -340,6 +342,7 @@ fn prompt(prompt: &QueuedPrompt, path: &[Entry]) -> RecordedPrompt {
         model: first.or_else(|| prompt.model.clone()),
         role: prompt.role.clone(),
         schema: prompt.result_schema.clone(),
+        review: prompt.review,
         reaches_time_limit,
         stops,
     }

@@ -10,7 +10,7 @@ use rye_engine::sandbox::{
     OpenSandbox, Sandbox, SandboxError, SandboxFuture, SandboxProvider, SandboxSpec,
 };
 use rye_items::vault::Vault;
-use rye_sandbox::{LocalSandbox, ServedKind, VirtualSandbox};
+use rye_sandbox::{ConfinedSandbox, LocalSandbox, ServedKind, VirtualSandbox};
 
 use super::{ConfinementError, ConfinementPolicy, SANDBOX_FILE, confined, targets};
 use crate::SandboxKind;
@@ -24,6 +24,8 @@ pub struct SandboxOptions {
     pub resume_in: Option<SandboxKind>,
     /// Directory that all sessions work in, instead of the one that each records.
     pub workspace: Option<PathBuf>,
+    /// Whether the changes of new sessions are reviewed.
+    pub review: bool,
     /// The project, and the workspace of sessions that record none.
     pub project: PathBuf,
     /// Policy of the confined sandbox.
@@ -37,15 +39,20 @@ pub(crate) struct HostSandboxes {
     options: SandboxOptions,
     vault: Option<Vault>,
     supervisor: Arc<Supervisor>,
+    /// Keeps the changes of sessions until a review.
+    reviews: PathBuf,
 }
 
 impl HostSandboxes {
+    /// Keeps what sandboxes store in the directory `state`.
     pub(crate) fn new(
         options: SandboxOptions,
         vault: Option<Vault>,
         supervisor: Arc<Supervisor>,
+        state: &Path,
     ) -> Self {
         Self {
+            reviews: state.join("review"),
             options,
             vault,
             supervisor,
@@ -59,12 +66,25 @@ impl HostSandboxes {
         workspace.unwrap_or_else(|| self.options.project.clone())
     }
 
+    /// The changes of a sandbox in review mode.
+    fn review_dir(&self, id: &SandboxId) -> PathBuf {
+        self.reviews.join(id.as_str())
+    }
+
     async fn build(
         &self,
         kind: SandboxKind,
         workspace: &Path,
         id: &SandboxId,
+        is_reviewed: bool,
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        if is_reviewed && kind != SandboxKind::Confined {
+            return Err(SandboxError::Unavailable {
+                reason: "the session is in review mode, which works only in the sandbox `confined`"
+                    .to_owned(),
+                hint: Some("rye help sandbox".to_owned()),
+            });
+        }
         let served = match kind {
             SandboxKind::Virtual => return Ok(Arc::new(VirtualSandbox::new())),
             SandboxKind::Docker => {
@@ -80,8 +100,36 @@ impl HostSandboxes {
             SandboxKind::Confined => ServedKind::Confined,
         };
         let vault = self.vault.clone();
+        if is_reviewed {
+            let supervisor = Arc::clone(&self.supervisor);
+            let confined = confined_here(workspace, &self.options, vault, supervisor)?;
+            let reviewed = confined.with_review(&self.review_dir(id));
+            return Ok(Arc::new(reviewed.map_err(ConfinementError::from)?));
+        }
         build_here(served, workspace, &self.options, vault, &self.supervisor)
     }
+}
+
+fn confined_here(
+    workspace: &Path,
+    options: &SandboxOptions,
+    vault: Option<Vault>,
+    supervisor: Arc<Supervisor>,
+) -> Result<ConfinedSandbox, ConfinementError> {
+    let SandboxOptions {
+        project,
+        confinement,
+        protected,
+        ..
+    } = options.clone();
+    confined(
+        workspace,
+        supervisor,
+        confinement,
+        protected,
+        project,
+        vault,
+    )
 }
 
 /// Builds a sandbox with processes of this machine.
@@ -92,12 +140,6 @@ pub fn build_here(
     vault: Option<Vault>,
     supervisor: &Arc<Supervisor>,
 ) -> Result<Arc<dyn Sandbox>, SandboxError> {
-    let SandboxOptions {
-        project,
-        confinement,
-        protected,
-        ..
-    } = options.clone();
     let supervisor = Arc::clone(supervisor);
     Ok(match kind {
         ServedKind::Local => {
@@ -105,19 +147,9 @@ pub fn build_here(
                 let dir = workspace.display();
                 SandboxError::unavailable(format_args!("cannot use the workspace {dir}: {error}"))
             })?;
-            Arc::new(local.protected(protected, project))
+            Arc::new(local.protected(options.protected.clone(), &options.project))
         }
-        ServedKind::Confined => {
-            let built = confined(
-                workspace,
-                supervisor,
-                confinement,
-                protected,
-                project,
-                vault,
-            );
-            Arc::new(built?)
-        }
+        ServedKind::Confined => Arc::new(confined_here(workspace, options, vault, supervisor)?),
     })
 }
 
@@ -135,12 +167,24 @@ impl SandboxProvider for HostSandboxes {
         Box::pin(async move {
             let workspace = self.workspace(spec.workspace.as_deref());
             let id = SandboxId::new();
-            let sandbox = self.build(self.options.kind, &workspace, &id).await?;
+            let review = self.options.review;
+            if review && self.options.kind != SandboxKind::Confined {
+                return Err(SandboxError::Unavailable {
+                    reason: format!(
+                        "`review: true` of {SANDBOX_FILE} works only in the sandbox `confined`"
+                    ),
+                    hint: Some("rye prompt --review=false 'your task'".to_owned()),
+                });
+            }
+            let sandbox = self
+                .build(self.options.kind, &workspace, &id, review)
+                .await?;
             let workspace = sandbox.working_dir();
             let target = sandbox.location().filter(|_| workspace.is_none());
             let reference = SandboxRef {
                 id,
                 target,
+                review,
                 ..SandboxRef::new(sandbox.kind(), workspace)
             };
             Ok(OpenSandbox { reference, sandbox })
@@ -152,7 +196,9 @@ impl SandboxProvider for HostSandboxes {
             let workspace = self.workspace(reference.workspace.as_deref());
             let kind = self.options.resume_in;
             let kind = kind.unwrap_or_else(|| reference.kind.into());
-            let sandbox = self.build(kind, &workspace, &reference.id).await?;
+            let sandbox = self
+                .build(kind, &workspace, &reference.id, reference.review)
+                .await?;
             // The record names the machine, but only the user's configuration chooses it.
             match (&reference.target, sandbox.location()) {
                 (Some(recorded), Some(found))
@@ -168,5 +214,15 @@ impl SandboxProvider for HostSandboxes {
                 _ => Ok(sandbox),
             }
         })
+    }
+
+    fn destroy<'a>(&'a self, reference: &'a SandboxRef) -> SandboxFuture<'a, ()> {
+        let removed = if reference.review {
+            rye_sandbox::remove_review(&self.review_dir(&reference.id))
+        } else {
+            Ok(())
+        };
+        let removed = removed.map_err(SandboxError::unavailable);
+        Box::pin(std::future::ready(removed))
     }
 }

@@ -27,6 +27,7 @@ async fn run_script(dir: &Path, script: &str) -> String {
             resume_in: None,
             workspace: None,
             project: dir.to_owned(),
+            review: false,
             confinement: rye_host::sandbox::ConfinementPolicy::default(),
             protected: lillux::path_policy::ProtectedPaths::default(),
         },

@@ -54,7 +54,7 @@ impl ConfinedSandbox {
             _ => path.to_owned(),
         };
         // Private paths are refused here.
-        let real = self.local.real_path(&expanded)?;
+        let real = self.local.files.real_path(&expanded)?;
         let leads_out = real == Path::new("/") || NEVER.iter().any(|dir| real.starts_with(dir));
         if leads_out {
             return Err(unusable(path, "it leads out of the sandbox"));

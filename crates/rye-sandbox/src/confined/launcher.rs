@@ -18,6 +18,7 @@ mod network;
 mod privileges;
 mod root;
 mod seccomp;
+mod view;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
@@ -36,6 +37,7 @@ use seccomp::Sockets;
 
 pub(super) use landlock::{MIN_ABI, abi};
 pub(super) use network::PROXY_PORT;
+pub(super) use view::{VIEW, ViewRef, ViewSpec, read_frame, write_frame};
 
 /// Exit code if the command could not be confined; it then did not start.
 pub(super) const FAILED: u8 = 125;
@@ -64,6 +66,9 @@ pub(super) struct LaunchSpec {
     pub(super) programs: Vec<PathBuf>,
     /// Socket of the egress proxy, if the command has a network.
     pub(super) proxy: Option<PathBuf>,
+    /// The process whose view of the workspace the command gets.
+    #[serde(default)]
+    pub(super) view: Option<ViewRef>,
 }
 
 /// A step of the confinement failed.
@@ -98,6 +103,9 @@ struct Launch {
 /// Runs the launcher. The arguments are those that the sandbox passes; a program calls this
 /// first in `main`, before it starts threads.
 pub fn launch(arguments: Vec<OsString>) -> ExitCode {
+    if arguments.first().is_some_and(|it| it == VIEW) {
+        return view::run(arguments.get(1).map(OsString::as_os_str));
+    }
     let Some(launch) = Launch::parse(arguments) else {
         return ExitCode::from(FAILED);
     };

@@ -70,6 +70,8 @@ pub struct ConfinementPolicy {
     pub environment: Vec<String>,
     /// Hosts that commands may connect to.
     pub network: NetworkPolicy,
+    /// Whether changes reach the workspace only after a review.
+    pub review: Option<bool>,
     /// Limits of each command.
     pub limits: ResourceLimits,
     /// Containers of the `docker` sandbox.
@@ -114,6 +116,7 @@ impl ConfinementPolicy {
         self.protect.extend(other.protect);
         self.environment.extend(other.environment);
         self.network.merge(other.network);
+        self.review = self.review.or(other.review);
         let (own, other) = (&mut self.limits, other.limits);
         own.processes = own.processes.or(other.processes);
         own.memory_mib = own.memory_mib.or(other.memory_mib);
@@ -128,6 +131,7 @@ impl ConfinementPolicy {
         Self {
             protect: self.protect,
             network: self.network.tightening(),
+            review: self.review.filter(|review| *review),
             ..Self::default()
         }
     }

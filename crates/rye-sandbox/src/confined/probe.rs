@@ -1,15 +1,16 @@
 //! Finds out how strongly this machine can confine commands.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-use super::cgroup;
-use super::launcher::{LaunchSpec, MIN_ABI, abi};
+use super::launcher::{LaunchSpec, MIN_ABI, ViewSpec, abi};
 use super::policy::ConfinementPolicy;
 use super::{Launcher, Tier};
+use super::{cgroup, review};
 
 /// Settings of the kernel that block user namespaces, the value that blocks, and the fix.
 const BLOCKERS: [(&str, &str, &str); 3] = [
@@ -68,6 +69,33 @@ impl Availability {
         }
     }
 
+    /// Tries to mount an overlay for review mode, with the changes in a directory below `state`.
+    /// The error is the reason why it does not work.
+    pub fn probe_review(launcher: &Launcher, state: &Path) -> Result<(), String> {
+        let text = |error: io::Error| error.to_string();
+        let workspace = tempfile::tempdir().map_err(text)?;
+        let workspace = fs::canonicalize(workspace.path()).map_err(text)?;
+        fs::create_dir_all(state).map_err(text)?;
+        let changes = tempfile::Builder::new().prefix("review-").tempdir_in(state);
+        let changes = changes.map_err(text)?;
+        let (upper, work) = review::create_state(changes.path()).map_err(text)?;
+        let confinement = ConfinementPolicy::default();
+        let spec = ViewSpec {
+            upper,
+            work,
+            tmp: workspace.clone(),
+            policy: confinement.resolve(&workspace, None),
+            confinement,
+            private: Vec::new(),
+            homes: Vec::new(),
+            project: workspace,
+        };
+        let probed = review::probe(launcher, &spec);
+        // The kernel leaves a directory that its owner cannot enter.
+        review::remove_review(changes.path()).map_err(text)?;
+        probed
+    }
+
     /// Finds the strongest tier, without trying weaker ones.
     pub fn probe_tier(launcher: &Launcher) -> Result<Tier, Self> {
         if run_true(launcher, Tier::Full).is_ok() {
@@ -108,6 +136,7 @@ fn run_true(launcher: &Launcher, tier: Tier) -> Result<(), String> {
         masked: Vec::new(),
         programs: Vec::new(),
         proxy: None,
+        view: None,
     };
     let spec = serde_json::to_string(&spec).map_err(|error| error.to_string())?;
     let candidates = ["/bin/true", "/usr/bin/true"].map(PathBuf::from);

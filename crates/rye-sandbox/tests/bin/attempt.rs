@@ -72,6 +72,13 @@ fn main() -> ExitCode {
         ["listen"] => TcpListener::bind("127.0.0.1:0").is_ok(),
         ["exchange", one, other] => exchange(one, other),
         ["swap", dir, target] => swap(dir, target),
+        ["terminal_input"] => {
+            let byte = b'x';
+            let pointer = (&raw const byte).expose_provenance();
+            let pointer = c_long::try_from(pointer).unwrap();
+            let request = c_long::try_from(libc::TIOCSTI).unwrap();
+            call(libc::SYS_ioctl, [0, request, pointer, 0])
+        }
         ["keyctl"] => call(libc::SYS_keyctl, [0, -3, 0, 0]),
         ["userfaultfd"] => call(libc::SYS_userfaultfd, [1, 0, 0, 0]),
         ["bpf"] => bpf(),

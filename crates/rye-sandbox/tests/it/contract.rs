@@ -1,6 +1,7 @@
 //! The behaviour that all sandboxes share, and that of the local one.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -61,7 +62,8 @@ impl Recorder {
 
 /// All sandboxes, and the directories of those with processes.
 async fn sandboxes() -> Vec<(Arc<dyn Sandbox>, Option<TempDir>)> {
-    let [first, second, third, fourth, fifth] = [(); 5].map(|()| tempfile::tempdir().unwrap());
+    let [first, second, third, fourth, fifth, sixth] =
+        [(); 6].map(|()| tempfile::tempdir().unwrap());
     let https = remote::https(Arc::new(local(&third))).await;
     let stdio = remote::stdio(&fourth).await;
     let docker = remote::docker(&fifth).await;
@@ -72,15 +74,28 @@ async fn sandboxes() -> Vec<(Arc<dyn Sandbox>, Option<TempDir>)> {
         (Arc::new(https), Some(third)),
         (Arc::new(stdio), Some(fourth)),
         (Arc::new(docker), Some(fifth)),
+        (Arc::new(reviewed(&sixth)), Some(sixth)),
     ]
 }
 
 fn confined(dir: &TempDir) -> ConfinedSandbox {
+    confined_in(dir.path())
+}
+
+/// A sandbox in review mode. The workspace is a directory in `dir`.
+pub(crate) fn reviewed(dir: &TempDir) -> ConfinedSandbox {
+    let workspace = dir.path().join("ws");
+    std::fs::create_dir_all(&workspace).unwrap();
+    let sandbox = confined_in(&workspace);
+    sandbox.with_review(&dir.path().join("state")).unwrap()
+}
+
+fn confined_in(workspace: &Path) -> ConfinedSandbox {
     let launcher = Launcher::new(env!("CARGO_BIN_EXE_rye-sandbox-launcher"), [] as [&str; 0]);
     let tier = Availability::probe_tier(&launcher).unwrap();
     let supervisor = Supervisor::start().unwrap();
     let policy = ConfinementPolicy::default();
-    ConfinedSandbox::new(dir.path(), supervisor, launcher, tier, policy).unwrap()
+    ConfinedSandbox::new(workspace, supervisor, launcher, tier, policy).unwrap()
 }
 
 pub(crate) fn local(dir: &TempDir) -> LocalSandbox {

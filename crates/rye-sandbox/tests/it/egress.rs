@@ -142,6 +142,25 @@ async fn listed_host_is_reached_and_another_is_refused() {
 }
 
 #[tokio::test]
+async fn review_mode_has_the_same_network() {
+    let server = Server::start("127.0.0.1:0", "hello", None);
+    let port = server.address.port();
+    let resolver = FakeResolver::new(&[("a.test", "127.0.0.1"), ("b.test", "127.0.0.1")]);
+    let network = json!({ "allow": [format!("a.test:{port}")], "private": [server.address] });
+    let state = tempfile::tempdir().unwrap();
+    let Fixture { dir, sandbox } = Fixture::new(&network, resolver);
+    let sandbox = sandbox.with_review(state.path()).unwrap();
+    let person = Person::who(true);
+    let get = |host: &str| format!("{} >{host}", curl(&format!("http://{host}.test:{port}/")));
+    for host in ["a", "b"] {
+        run(&sandbox, &get(host), &person).await;
+        assert_eq!(sandbox.read(host).await.unwrap(), b"hello 200", "{host}");
+    }
+    assert_eq!(person.questions(), [format!("b.test:{port}")]);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
 async fn tls_reaches_the_server_unbroken() {
     let authority = Authority::new(&["a.test"]);
     let server = Server::start_tls("127.0.0.1:0", "secure", &authority);

@@ -2,7 +2,7 @@
 //! and, if that is root, as an ordinary one. Each attempt first succeeds outside.
 
 mod attempts;
-mod fixture;
+pub(crate) mod fixture;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -22,6 +22,9 @@ fn check_attempts(attempts: &[(&str, &str)], user: u32) {
         );
         assert!(control.status.success(), "{tier}: {control:?}");
     }
+    let control = fixture.run_in_review("cat file && echo x > src/kept && ./attempt kill $$");
+    assert!(control.status.success(), "{control:?}");
+    assert!(!fixture.path("ws/src/kept").exists());
     for (name, script) in attempts {
         let script = fixture.fill(script);
         let outside = fixture.run(None, &script);
@@ -34,6 +37,9 @@ fn check_attempts(attempts: &[(&str, &str)], user: u32) {
             if inside.status.success() {
                 escapes.push(format!("{name} (tier {tier}, user {user})"));
             }
+        }
+        if fixture.run_in_review(&script).status.success() {
+            escapes.push(format!("{name} (review mode, user {user})"));
         }
     }
     assert_eq!(escapes, [] as [String; 0]);

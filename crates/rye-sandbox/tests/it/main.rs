@@ -8,5 +8,6 @@ mod egress;
 mod escape;
 mod host_death;
 mod remote;
+mod review;
 mod tools;
 mod workloads;

@@ -20,8 +20,9 @@ use rye_host::settings::Color;
 pub(crate) use config::{AcceptArgs, ConfigCommand};
 pub(crate) use engine::{
     ApprovalScope, ChatArgs, CompactArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand,
-    ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, SandboxCommand, SandboxRunArgs,
-    SandboxServeArgs, SessionArgs, SessionCommand, ThreadArgs, TitleArgs, VerifySessionArgs,
+    ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, ReviewArgs, SandboxCommand,
+    SandboxRunArgs, SandboxServeArgs, SelectionArgs, SessionArgs, SessionCommand, ThreadArgs,
+    TitleArgs, VerifySessionArgs,
 };
 pub(crate) use execute::{
     CallOptions, CarryOutArgs, ExecuteArgs, RunCommand, TailArgs, ToolSandboxChoice, TraceChoice,

@@ -47,6 +47,7 @@ mod prompt_events;
 mod read_only;
 mod remote_sandbox;
 mod resume;
+mod review;
 mod sandbox;
 mod search;
 mod secrets;

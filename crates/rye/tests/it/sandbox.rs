@@ -23,6 +23,9 @@ fn check_reports_the_tier() {
     let output = env.run(&["sandbox", "check", "--json"]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(json(&output)["tier"], "full");
+    assert_eq!(json(&output)["review_error"], serde_json::Value::Null);
+    let state = fs::read_dir(env.path("user/.local/state/rye")).unwrap();
+    assert_eq!(state.count(), 0, "nothing is left behind");
     let text = env.run(&["sandbox", "check"]);
     assert!(text.status.success() && !text.stdout.is_empty());
 }

@@ -245,3 +245,23 @@ fn wrapped_command_cannot_imitate_a_line_of_the_gate() {
         assert!(is_genuine || risk.starts_with("  ┊ "), "{lines:?}");
     }
 }
+
+#[test]
+fn single_files_of_a_review_can_be_chosen() {
+    let now = Instant::now() + Duration::from_secs(1);
+    let mut app = app();
+    let mut review = gate(&["approve", "deny"]);
+    let summary = json!({ "hash": "1", "paths": ["a", "b"] });
+    review.context.insert("change_set".to_owned(), summary);
+    paint_gate(&mut app, review, Instant::now());
+    assert_eq!(press(&mut app, "f", now), []);
+    let listed: Value = serde_json::from_str(app.editor.text()).unwrap();
+    assert_eq!(listed, json!({ "only": ["a", "b"] }));
+    app.editor.set_text("{\"only\": [\"a\"]}");
+    let expected = Effect::Decide {
+        gate: gate(&[]).id,
+        action: ActionId::Approve,
+        value: json!({ "only": ["a"] }),
+    };
+    assert_eq!(press(&mut app, "\r", now), [expected]);
+}

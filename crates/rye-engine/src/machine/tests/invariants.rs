@@ -77,8 +77,11 @@ fn check_calls(harness: &Harness) {
         }
         _ => BTreeSet::new(),
     };
+    // The engine's own call is not in the history.
+    let in_history = in_progress.iter().filter(|id| id.as_str() != REVIEW);
+    let in_history: BTreeSet<_> = in_history.cloned().collect();
     assert_eq!(
-        open, in_progress,
+        open, in_history,
         "calls without a result are not the calls in progress"
     );
     for (call, tool) in &harness.tools {

@@ -154,3 +154,38 @@ fn gate_of_a_call_whose_effect_had_begun_is_withdrawn() {
         assert!(harness.model);
     }
 }
+
+/// The engine's own call leaves a note for the model, but no call or result in the history.
+#[test]
+fn review_ends_the_turn_also_after_a_restart() {
+    let mut harness = Harness::new();
+    harness.reviews_changes = true;
+    harness.prompt(QueueMode::Followup);
+    harness.answer_text("hello");
+    let review: CallId = REVIEW.parse().unwrap();
+    assert!(harness.machine.thread.turn.is_some(), "the turn waits");
+    harness.restart();
+    assert_eq!(harness.started[&review], 2, "it runs again");
+    harness.end_tool(&review, "applied");
+    assert!(harness.machine.thread.turn.is_none());
+    let expected = ["user: prompt 1", "model: hello", "user: applied"];
+    assert_eq!(harness.history(), expected);
+    // No model can call it.
+    harness.prompt(QueueMode::Followup);
+    harness.request_tools(&[REVIEW]);
+    assert_eq!(harness.started[&review], 2);
+}
+
+#[test]
+fn aborted_review_leaves_no_result_in_the_history() {
+    let mut harness = Harness::new();
+    harness.reviews_changes = true;
+    harness.prompt(QueueMode::Followup);
+    harness.answer_text("hello");
+    harness.input(Input::Abort {
+        partial: String::new(),
+        clear_queue: false,
+    });
+    assert!(harness.machine.thread.turn.is_none());
+    assert_eq!(harness.history(), ["user: prompt 1", "model: hello"]);
+}

@@ -13,21 +13,24 @@ use std::process::exit;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitOptions, getgid, getpid, getppid, getuid, kill_process,
-    set_dumpable_behavior, set_parent_process_death_signal, wait, waitpid,
+    DumpableBehavior, Gid, Pid, Signal, Uid, WaitOptions, getgid, getpid, getppid, getuid,
+    kill_process, set_dumpable_behavior, set_parent_process_death_signal, wait, waitpid,
 };
 use rustix::thread::UnshareFlags;
 
 use super::{
     Context, FAILED, Launch, LaunchError, error, landlock, network, privileges, report, root,
-    seccomp,
+    seccomp, view,
 };
 
 /// Runs the command in new namespaces and then ends this process with the exit code or signal
 /// of the command. Returns only if the namespaces cannot be created.
 pub(super) fn run(launch: &Launch) -> LaunchError {
     let parent = getppid();
-    if let Err(error) = enter() {
+    let policy = &launch.spec.policy;
+    let view = launch.spec.view.as_ref();
+    let joined = view.map_or(Ok(()), |view| view::join(view, &policy.workspace));
+    if let Err(error) = joined.and_then(|()| enter()) {
         return error;
     }
     // The change of credentials has cleared the parent-death signal that the supervisor set.
@@ -80,15 +83,20 @@ fn enter() -> Result<(), LaunchError> {
         | UnshareFlags::NEWCGROUP;
     // SAFETY: the process has a single thread, and no descriptor table is unshared.
     unsafe { rustix::thread::unshare_unsafe(flags) }.context("cannot create namespaces")?;
+    map_own_user(uid, gid)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot protect the launcher")
+}
+
+/// Maps a user and a group to themselves in a new user namespace.
+pub(super) fn map_own_user(uid: Uid, gid: Gid) -> Result<(), LaunchError> {
     let map =
         |file: &str, text: String| fs::write(file, text).context(format!("cannot write {file}"));
     map("/proc/self/setgroups", "deny".to_owned())?;
     map("/proc/self/gid_map", format!("{0} {0} 1", gid.as_raw()))?;
-    map("/proc/self/uid_map", format!("{0} {0} 1", uid.as_raw()))?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot protect the launcher")
+    map("/proc/self/uid_map", format!("{0} {0} 1", uid.as_raw()))
 }
 
-fn die_with_parent() -> Result<(), LaunchError> {
+pub(super) fn die_with_parent() -> Result<(), LaunchError> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("cannot bind to the supervisor")
 }
 

@@ -133,6 +133,11 @@ pub(super) const ATTEMPTS: &[(&str, &str)] = &[
         "grep -qa SECRET_API_KEY /proc/[0-9]*/environ",
     ),
     ("vault", "cat BASE/user/.ai/vault/token"),
+    ("changes that wait for a review", "ls BASE/state/upper"),
+    (
+        "input for the terminal",
+        "script -qec './attempt terminal_input' /dev/null",
+    ),
     (
         "state directory",
         "cat BASE/user/.local/state/rye/sessions.db",
@@ -190,4 +195,5 @@ pub(super) const OPTIONAL: &[&str] = &[
     "ICMP",
     "cryptography socket",
     "mapped files of another process",
+    "input for the terminal",
 ];

@@ -11,14 +11,14 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-pub(super) const NOBODY: u32 = 65534;
-pub(super) const TIERS: [&str; 2] = ["full", "landlock"];
+pub(crate) const NOBODY: u32 = 65534;
+pub(crate) const TIERS: [&str; 2] = ["full", "landlock"];
 
 /// A directory with a workspace, a home, files outside of both, and a process to attack.
-pub(super) struct Fixture {
+pub(crate) struct Fixture {
     base: TempDir,
-    pub(super) user: u32,
-    pub(super) victim: Child,
+    pub(crate) user: u32,
+    pub(crate) victim: Child,
     tcp: u16,
     tcp6: Option<u16>,
     abstract_name: String,
@@ -32,12 +32,12 @@ impl Drop for Fixture {
     }
 }
 
-pub(super) fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::getuid().is_root()
 }
 
 /// The users to test as.
-pub(super) fn users() -> Vec<u32> {
+pub(crate) fn users() -> Vec<u32> {
     let own = rustix::process::getuid().as_raw();
     if is_root() {
         vec![own, NOBODY]
@@ -61,7 +61,7 @@ fn serve<T, S: std::io::Write>(
 }
 
 impl Fixture {
-    pub(super) fn new(user: u32) -> Self {
+    pub(crate) fn new(user: u32) -> Self {
         let base = tempfile::tempdir().unwrap();
         let path = base.path();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -150,12 +150,12 @@ impl Fixture {
         }
     }
 
-    pub(super) fn path(&self, relative: &str) -> PathBuf {
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
         self.base.path().join(relative)
     }
 
     /// Runs a script of bash in the workspace: outside, or in a tier.
-    pub(super) fn run(&self, tier: Option<&str>, script: &str) -> Output {
+    pub(crate) fn run(&self, tier: Option<&str>, script: &str) -> Output {
         let workspace = self.path("ws");
         let mut command = match tier {
             Some(tier) => {
@@ -166,9 +166,32 @@ impl Fixture {
             }
             None => as_user(self.user, "bash"),
         };
+        command.args(["-c", script]);
+        self.output(command)
+    }
+
+    /// Runs a script of bash in review mode, in the tier `full`. The changes of all scripts
+    /// accumulate in the directory `state`.
+    pub(crate) fn run_in_review(&self, script: &str) -> Output {
+        let launcher = self.path("bin/rye-sandbox-launcher");
+        let mut command = as_user(self.user, launcher.to_str().unwrap());
+        command.arg("review").arg(self.path("state"));
+        command.arg(self.path("ws")).args(["run", script]);
+        self.output(command)
+    }
+
+    /// Applies the changes of all scripts.
+    pub(crate) fn approve_review(&self) -> Output {
+        let launcher = self.path("bin/rye-sandbox-launcher");
+        let mut command = as_user(self.user, launcher.to_str().unwrap());
+        command.arg("review").arg(self.path("state"));
+        command.arg(self.path("ws")).arg("approve");
+        self.output(command)
+    }
+
+    fn output(&self, mut command: Command) -> Output {
         command
-            .args(["-c", script])
-            .current_dir(&workspace)
+            .current_dir(self.path("ws"))
             .env("HOME", self.path("user"))
             .env("SECRET_API_KEY", "value")
             .stdin(Stdio::null());
@@ -184,7 +207,7 @@ impl Fixture {
     }
 
     /// Replaces the placeholders of a script.
-    pub(super) fn fill(&self, script: &str) -> String {
+    pub(crate) fn fill(&self, script: &str) -> String {
         script
             .replace("BASE", &self.base.path().to_string_lossy())
             .replace("VICTIM", &self.victim.id().to_string())
@@ -196,7 +219,7 @@ impl Fixture {
 }
 
 /// A command as a user.
-pub(super) fn as_user(user: u32, program: &str) -> Command {
+pub(crate) fn as_user(user: u32, program: &str) -> Command {
     if rustix::process::getuid().as_raw() == user {
         return Command::new(program);
     }

@@ -34,6 +34,11 @@ pub(crate) struct ChatArgs {
     /// elsewhere]
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
+    /// Keep changes apart from the real files until you approve them at the end of each turn; needs
+    /// the sandbox `confined` [default: as configured]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true", conflicts_with = "session")]
+    pub(crate) review: Option<bool>,
     /// Working directory of the agent [default: the project]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
@@ -88,6 +93,11 @@ pub(crate) struct PromptArgs {
     /// elsewhere]
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
+    /// Keep changes apart from the real files until you approve them at the end of each turn; needs
+    /// the sandbox `confined` [default: as configured]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true", conflicts_with = "session")]
+    pub(crate) review: Option<bool>,
     /// Approve the gates of this prompt and its tasks without asking
     #[arg(long)]
     pub(crate) yes: bool,
@@ -246,6 +256,12 @@ pub(crate) enum SessionCommand {
         Example:\n  rye session title 4d1f83a2 'Fix the build'"
     )]
     Title(TitleArgs),
+    /// Review the changes that a session in review mode has made
+    #[command(
+        after_help = "Opens a gate with the changes, as the end of a turn does. Exit codes are those of\n\
+        `rye prompt`.\n\nExample:\n  rye session review 4d1f83a2"
+    )]
+    Review(ReviewArgs),
     /// Delete a session and its tasks
     #[command(after_help = "Example:\n  rye session rm 4d1f83a2")]
     Rm(SessionArgs),
@@ -387,18 +403,33 @@ pub(crate) struct ResumeArgs {
     pub(crate) yes: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ReviewArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// Exit once the gate is open instead of waiting for a decision
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum GateCommand {
     /// List pending gates
     #[command(after_help = "Example:\n  rye gate list")]
     List,
+    /// Show a gate; of a review, all changes
+    #[command(after_help = "Examples:\n  \
+        rye gate show 7c41d9e0\n  \
+        rye gate show 7c41d9e0 | less")]
+    Show(GateArgs),
     /// Approve a pending gate
     #[command(
         after_help = "The approval covers the files and arguments that the gate shows. If one of them changes before the\n\
         call runs, a new gate opens.\n\n\
         Examples:\n  \
         rye gate approve 7c41d9e0\n  \
-        rye gate approve 7c41d9e0 --for session"
+        rye gate approve 7c41d9e0 --for session\n  \
+        rye gate approve 7c41d9e0 --except src/generated"
     )]
     Approve(ApproveArgs),
     /// Deny a pending gate
@@ -428,6 +459,29 @@ pub(crate) struct ApproveArgs {
     /// Approve, but run with these arguments (a JSON object)
     #[arg(long, value_name = "JSON", value_parser = arguments)]
     pub(crate) arguments: Option<Value>,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+}
+
+/// Which changes of a review are applied.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Reviews")]
+pub(crate) struct SelectionArgs {
+    /// Apply only these changed paths, and what is below them; discard the rest
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub(crate) only: Vec<String>,
+    /// Discard these changed paths, and what is below them
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub(crate) except: Vec<String>,
+    /// Apply the content of FILE to a changed path instead; can be repeated
+    #[arg(long, value_name = "PATH=FILE", value_parser = edit)]
+    pub(crate) edit: Vec<(String, PathBuf)>,
+}
+
+/// Parses `PATH=FILE`.
+fn edit(text: &str) -> Result<(String, PathBuf), String> {
+    let (path, file) = text.rsplit_once('=').ok_or("expected PATH=FILE")?;
+    Ok((path.to_owned(), PathBuf::from(file)))
 }
 
 /// Parses JSON arguments.

@@ -27,9 +27,10 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
     let engine_options = EngineOptions {
         runs_sessions: true,
         sandbox: args.sandbox.map(Into::into),
+        review: args.review,
         workspace: args.workspace.clone(),
         model: args.model.clone(),
-        skills: Vec::new(),
+        ..EngineOptions::default()
     };
     if let Some(part) = &args.session {
         return with_session(context, part, engine_options, async |it| {

@@ -4,14 +4,17 @@ use std::path::{Path, PathBuf};
 
 use rye_engine::Decision;
 use rye_engine::arguments::ARGUMENTS;
-use rye_engine::protocol::{ActionId, Gate, Purpose, Resolution, Session};
+use rye_engine::blob::SCHEME;
+use rye_engine::protocol::{
+    ActionId, CHANGE_SET, ChangeSet, Gate, Purpose, Resolution, Selection, Session,
+};
 use rye_engine::store::PostOutcome;
 use rye_host::engine::{EngineOptions, answer_command, with_engine};
 use rye_host::lookup::{is_expired, matching_gates, not_found};
 use rye_host::{TrustedKeys, store_project_approval};
 use serde_json::{Value, json};
 
-use crate::cli::args::{ApprovalScope, GateArgs, GateCommand};
+use crate::cli::args::{ApprovalScope, GateArgs, GateCommand, SelectionArgs};
 use crate::cli::commands::graph::resume_command;
 use crate::cli::context::Context;
 use crate::cli::entry_line::{describe_action, describe_decision, edited_by_decision};
@@ -25,6 +28,7 @@ use crate::cli::printer::{Outcome, Report};
 pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
     match command {
         GateCommand::List => list(context),
+        GateCommand::Show(args) => show(args, context),
         GateCommand::Approve(args) => {
             let action = match args.scope {
                 ApprovalScope::Call => ActionId::Approve,
@@ -35,12 +39,19 @@ pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
                 Some(arguments) => json!({ ARGUMENTS: arguments }),
                 None => Value::Null,
             };
-            answer(&args.gate, action, value, context)
+            let selection = select(&args.selection)?;
+            answer(&args.gate, action, value, selection, context)
         }
-        GateCommand::Deny(args) => answer(args, ActionId::Deny, Value::Null, context),
+        GateCommand::Deny(args) => answer(args, ActionId::Deny, Value::Null, None, context),
         GateCommand::Answer(args) => {
             let value = args.value.clone().map_or(Value::Null, Value::String);
-            answer(&args.gate, args.action.as_str().into(), value, context)
+            answer(
+                &args.gate,
+                args.action.as_str().into(),
+                value,
+                None,
+                context,
+            )
         }
     }
 }
@@ -200,9 +211,118 @@ fn describe(gate: &Gate, keys: &TrustedKeys) -> String {
     format!("{} ({state}): {}", gate.id, gate.title)
 }
 
-fn answer(args: &GateArgs, action: ActionId, value: Value, context: &Context) -> Outcome {
+/// The selected changes, with the contents of edited ones.
+type SelectedChanges = (Selection, Vec<(String, Vec<u8>)>);
+
+/// Reads the files with edited contents. `None` if nothing is selected.
+fn select(args: &SelectionArgs) -> Result<Option<SelectedChanges>, Failure> {
+    if args.only.is_empty() && args.except.is_empty() && args.edit.is_empty() {
+        return Ok(None);
+    }
+    let read = |(path, file): &(String, PathBuf)| {
+        let bytes = std::fs::read(file).map_err(|error| {
+            let message = format!("cannot read {}: {error}", file.display());
+            Failure::usage(message)
+        })?;
+        Ok((path.clone(), bytes))
+    };
+    let contents = args.edit.iter().map(read);
+    let contents = contents.collect::<Result<_, Failure>>()?;
+    let selection = Selection {
+        only: args.only.clone(),
+        except: args.except.clone(),
+        ..Selection::default()
+    };
+    Ok(Some((selection, contents)))
+}
+
+fn show(args: &GateArgs, context: &Context) -> Outcome {
     let gate = find(&args.gate, context)?;
     with_engine(context, EngineOptions::default(), async |engine| {
+        let summary = gate.context.get(CHANGE_SET);
+        let diff = match summary {
+            Some(summary) => engine.change_set_diff(summary).await,
+            None => None,
+        };
+        let changes = match summary {
+            Some(summary) => engine.change_set(summary).await,
+            None => None,
+        };
+        let shown = ShownGate {
+            decision: describe_decision(&gate, &context.trusted_keys()),
+            gate,
+            diff,
+            changes,
+        };
+        Ok(Box::new(shown) as Box<dyn Report>)
+    })
+}
+
+/// A gate with everything that is known about it.
+struct ShownGate {
+    gate: Gate,
+    /// The complete diff of a review.
+    diff: Option<String>,
+    changes: Option<ChangeSet>,
+    /// How it was closed.
+    decision: Option<String>,
+}
+
+impl Report for ShownGate {
+    fn json(&self) -> Value {
+        let mut json = json!({ "gate": self.gate });
+        if let Some(changes) = &self.changes {
+            json["changes"] = json!(changes);
+        }
+        if let Some(diff) = &self.diff {
+            json["diff"] = json!(diff);
+        }
+        json
+    }
+
+    fn show(&self, page: &mut Page) {
+        let gate = &self.gate;
+        let title = format!("{}  {}", gate.id.short(), gate.title);
+        let shown = gate.body.len();
+        for line in gate_render::lines(&title, &gate.body, page.width()) {
+            page.line(line);
+        }
+        // The gate itself contains a short diff.
+        if let Some(diff) = self.diff.as_ref().filter(|diff| diff.len() > shown) {
+            let diff = lillux::quote_block(diff);
+            for line in gate_render::lines("all changes:", &diff, page.width()) {
+                page.line(line);
+            }
+        }
+        if let Some(decision) = &self.decision {
+            page.line(paint(DIM, format_args!("  {}", one_line(decision))));
+        } else if !is_expired(gate) {
+            page.line(paint(DIM, format_args!("  {}", answer_command(gate))));
+        }
+    }
+}
+
+fn answer(
+    args: &GateArgs,
+    action: ActionId,
+    mut value: Value,
+    selection: Option<SelectedChanges>,
+    context: &Context,
+) -> Outcome {
+    let gate = find(&args.gate, context)?;
+    with_engine(context, EngineOptions::default(), async |engine| {
+        if let Some((mut selection, contents)) = selection {
+            if !gate.context.contains_key(CHANGE_SET) {
+                let message = "--only, --except and --edit only apply to reviews of changes";
+                return Err(Failure::usage(message));
+            }
+            for (path, bytes) in contents {
+                let hash = engine.store_blob(bytes).await;
+                let hash = hash.map_err(|error| Failure::failed("blobs", error))?;
+                selection.edits.insert(path, format!("{SCHEME}{hash}"));
+            }
+            value = json!(selection);
+        }
         let session = &gate.origin.session;
         let data = engine.session_data(session).await?;
         let purpose = data.as_ref().map(|data| data.purpose);

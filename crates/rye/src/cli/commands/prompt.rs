@@ -38,9 +38,10 @@ fn send(args: &PromptArgs, context: &Context) -> Outcome {
     let options = EngineOptions {
         runs_sessions: true,
         sandbox: args.sandbox.map(Into::into),
-        workspace: None,
+        review: args.review,
         model: args.model.clone(),
         skills: args.skills.clone(),
+        ..EngineOptions::default()
     };
     if let Some(part) = &args.session {
         return with_session(context, part, options, async |it| {

@@ -31,12 +31,17 @@ pub(crate) fn run(command: SandboxCommand, context: &Context) -> Outcome {
 fn check(context: &Context) -> Outcome {
     let launcher = launcher().ok_or(ConfinementError::NoLauncher)?;
     let availability = Availability::probe(launcher);
+    let review_error = match &context.settings.state_dir {
+        Some(state) => Availability::probe_review(launcher, &state.value).err(),
+        None => Some("there is no state directory".to_owned()),
+    };
     let (policy, vault) = (confinement(context)?, context.vault());
     let runtime = runtime()?;
     let targets = runtime.block_on(check_targets(&policy, vault.as_ref()));
     runtime.shutdown_background();
     Ok(Box::new(CheckReport {
         availability,
+        review_error,
         targets,
     }))
 }
@@ -45,6 +50,8 @@ fn check(context: &Context) -> Outcome {
 struct CheckReport {
     #[serde(flatten)]
     availability: Availability,
+    /// Why review mode does not work.
+    review_error: Option<String>,
     /// Containers and other machines.
     targets: Vec<TargetCheck>,
 }
@@ -77,12 +84,16 @@ impl Report for CheckReport {
                 paint(BAD, "none")
             )),
         }
-        for (name, error) in [("full", full_error), ("landlock", landlock_error)] {
+        for (name, error) in [
+            ("tier full", full_error),
+            ("tier landlock", landlock_error),
+            ("review mode", &self.review_error),
+        ] {
             let state = match error {
                 None => "works".to_owned(),
                 Some(reason) => format!("does not work: {}", sanitize(reason)),
             };
-            page.line(format_args!("  tier {name:<8}  {state}"));
+            page.line(format_args!("  {name:<13}  {state}"));
         }
         let version = match landlock_abi {
             0 => "not in this kernel".to_owned(),

@@ -5,6 +5,7 @@ mod export;
 mod fork;
 mod import;
 mod list;
+mod review;
 mod thread;
 mod title;
 mod verify;
@@ -50,6 +51,7 @@ pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
         SessionCommand::Compact(args) => compaction::run(args, context),
         SessionCommand::Thread(args) => thread::run(args, context),
         SessionCommand::Title(args) => title::run(args, context),
+        SessionCommand::Review(args) => review::run(args, context),
         SessionCommand::Rm(args) => rm(args, context),
     }
 }

@@ -104,6 +104,52 @@ fn edited_arguments_are_what_runs() {
 }
 
 #[test]
+fn changes_of_a_turn_are_reviewed_and_single_files_chosen() {
+    let script = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo one > a.txt; echo two > b.txt' } }]\n  \
+                  - text: first\n  \
+                  - tool_calls: [{ name: bash, args: { command: 'cat *.txt > c.txt' } }]\n  \
+                  - text: second\n";
+    let env = env(script);
+    let window = Window::open(&env, &[MODEL, &["--review"]].concat(), (80, 40));
+    window.wait_ready();
+    window.press("go\r");
+    let gate = window.wait_gate();
+    for shown in [
+        "2 added",
+        "A a.txt",
+        "A b.txt",
+        "+one",
+        "+two",
+        "f choose files",
+    ] {
+        assert!(gate.contains(shown), "{shown}: {gate}");
+    }
+    assert!(!env.path("project/a.txt").exists());
+    wait_gate_grace();
+    window.press("f");
+    window.wait_for("discard the others");
+    // Delete the six lines of the JSON document.
+    window.press(&"\x15\x7f".repeat(5));
+    window.press("\x15{\"only\": [\"a.txt\"]}\r");
+    window.wait_for("Applied to the workspace: a.txt");
+    window.wait_ready();
+    assert_eq!(env.read("project/a.txt"), "one\n");
+    assert!(!env.path("project/b.txt").exists());
+
+    window.press("/review\r");
+    window.wait_until("an empty review", |screen| {
+        screen.contains("Review the changes") && screen.contains("ready ·")
+    });
+    window.press("more\r");
+    window.wait_gate();
+    wait_gate_grace();
+    window.press("y");
+    window.wait_for("Applied to the workspace: c.txt");
+    window.wait_ready();
+    assert_eq!(env.read("project/c.txt"), "one\n");
+}
+
+#[test]
 fn text_typed_before_a_gate_appeared_is_a_draft() {
     let env = with_deploy();
     let window = Window::open(&env, MODEL, (80, 30));

@@ -25,6 +25,8 @@ pub(crate) fn run(args: &SandboxServeArgs, context: &Context) -> Outcome {
         resume_in: None,
         workspace: None,
         project: args.workspace.clone(),
+        // Only sessions have changes to review.
+        review: false,
         confinement: confinement(context)?,
         protected: context.protected(),
     };
