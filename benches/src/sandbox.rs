@@ -98,26 +98,29 @@ fn review(rye: &str, supervisor: &Arc<Supervisor>, runtime: &Runtime) -> Result<
         runtime.block_on(sandbox.stat("d0/f0"))?;
         Ok(sandbox)
     };
-    let row = |name: &str, seconds: f64, budget: f64| Row {
+    let row = |name: &str, seconds: f64, budget: f64, goal: f64| Row {
         name: format!("review mode, 10,000 files: {name}"),
         ours: seconds,
         baseline: budget,
-        goal: 1.0,
+        goal,
         unit: Unit::Seconds,
     };
     let nothing = || Ok::<_, anyhow::Error>(());
     let (_, opened) = try_interleaved(REVIEW_ROUNDS, nothing, || open().map(drop))?;
-    let mut rows = vec![row("open", opened, OPEN_BUDGET)];
+    let mut rows = vec![row("open", opened, OPEN_BUDGET, 1.0)];
     let sandbox = open()?;
     let review = sandbox.review().context("no review")?;
-    for (name, command) in [
+    for (name, command, goal) in [
         (
             "diff of 100 changes",
             "for f in d7/*; do echo more >>$f; done",
+            1.0,
         ),
+        // Every file is read and compared, so it depends on the processor.
         (
             "diff of 10,000 changes",
             "for f in */*; do echo more >>$f; done",
+            NO_GOAL,
         ),
     ] {
         shell(&sandbox, runtime, command)?;
@@ -125,7 +128,7 @@ fn review(rye: &str, supervisor: &Arc<Supervisor>, runtime: &Runtime) -> Result<
         let (_, listed) = try_interleaved(REVIEW_ROUNDS, nothing, || {
             changes().map(drop).map_err(Into::into)
         })?;
-        rows.push(row(name, listed, DIFF_BUDGET));
+        rows.push(row(name, listed, DIFF_BUDGET, goal));
         let decision = ReviewDecision {
             key: name.to_owned(),
             hash: set_hash(&changes()?.set),
