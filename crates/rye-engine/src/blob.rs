@@ -10,6 +10,7 @@ use lillux::Hash;
 use crate::BoxFuture;
 use crate::tool::ToolContext;
 
+pub(crate) use references::{file_blobs, parse_address};
 pub use references::{referenced_blobs, required_blobs};
 
 /// Prefix of blob addresses, followed by the hash.

@@ -22,8 +22,8 @@ use std::time::Duration;
 use lillux::keys::{PublicKey, SigningKey};
 use parking_lot::Mutex;
 use rye_protocol::{
-    ActionId, Batch, Entry, Gate, GateId, GateKind, Limits, Millis, Op, Purpose, Resolution,
-    SandboxRef, Session as SessionData, SessionId, Thread,
+    ActionId, Batch, Entry, EventKind, Gate, GateId, GateKind, Limits, Millis, Op, Purpose,
+    Resolution, SandboxRef, Session as SessionData, SessionId, Thread,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +32,7 @@ use crate::arguments;
 use crate::audit;
 use crate::blob::BlobStore;
 use crate::bus::{Bus, Feed, FeedNotice, Filter};
+use crate::changes::Workspaces;
 use crate::clock::Clock;
 use crate::compaction::Settings;
 use crate::credential::Credentials;
@@ -41,7 +42,7 @@ use crate::metrics::Metrics;
 use crate::model::{Models, ToolSpec};
 use crate::policy::Policy;
 use crate::runner::ToolRegistry;
-use crate::sandbox::{OpenSandbox, Sandbox, SandboxError, SandboxSpec, Sandboxes};
+use crate::sandbox::{FileAccess, OpenSandbox, Sandbox, SandboxError, SandboxSpec, Sandboxes};
 use crate::store::{
     Claim, InboxMessage, Lease, PostOutcome, SessionFilter, SessionStore, StoreError,
 };
@@ -92,6 +93,8 @@ pub(crate) struct Inner {
     open_locks: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
     /// Channel for subscribers to all sessions.
     events_tx: tokio::sync::broadcast::Sender<FeedNotice>,
+    /// What the workspaces of the open sessions contain.
+    pub(crate) workspaces: Workspaces,
     /// Locked while a child session is created or closed.
     children: Arc<tokio::sync::Mutex<()>>,
 }
@@ -343,6 +346,38 @@ impl Engine {
             id: id.to_string(),
         })?;
         Ok(self.inner.sandbox_of(&data).await?.sandbox)
+    }
+
+    /// The sandbox with the files of a session; `None` if they were in memory and are gone.
+    pub(crate) async fn sandbox_with_files(
+        &self,
+        id: &SessionId,
+    ) -> Result<Option<Arc<dyn Sandbox>>, StoreError> {
+        let sandbox = self.open_sandbox(id).await?;
+        let is_gone = sandbox.confinement().files == FileAccess::Memory
+            && self.inner.open_session(id).is_none();
+        Ok((!is_gone).then_some(sandbox))
+    }
+
+    /// Commits an event of a session, outside of its threads.
+    pub(crate) async fn record_event(
+        &self,
+        id: &SessionId,
+        event: EventKind,
+    ) -> Result<(), StoreError> {
+        let mut batch = Batch::default();
+        batch.push(Op::Event(None, Arc::new(event)));
+        if let Some(session) = self.inner.open_session(id) {
+            let shared = session.shared();
+            shared.store.commit(&shared.lease, batch).await?;
+            shared.bus.notify_external_write();
+            return Ok(());
+        }
+        let store = &self.inner.store;
+        let lease = store.claim(id, Claim::IfFree).await?;
+        let written = store.commit(&lease, batch).await;
+        store.release(&lease).await?;
+        written.map(drop)
     }
 
     /// Loads a role; the error is the reason.

@@ -25,6 +25,7 @@ pub mod attachment;
 pub mod audit;
 pub mod blob;
 mod bus;
+pub mod changes;
 mod child;
 pub mod clock;
 pub mod compaction;

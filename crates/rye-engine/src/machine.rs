@@ -34,7 +34,7 @@ pub(crate) use limit_gate::is_invalid_limit;
 
 pub(crate) use compaction::{CompactionResult, ContextWindows};
 pub(crate) use cow_arc::CowArc;
-pub(crate) use input::{Artifact, Input, PostedCommand};
+pub(crate) use input::{Input, PostedCommand};
 pub(crate) use session_change::SessionChange;
 pub use step_context::CallLimits;
 pub(crate) use step_context::{ChildUsage, StepContext, ToolLookup, ToolTraits};
@@ -172,6 +172,17 @@ impl Machine {
         }
     }
 
+    /// Whether a call is not over yet.
+    pub(crate) fn has_call(&self, id: &CallId) -> bool {
+        match self.thread.turn.as_ref().map(|turn| &turn.phase) {
+            Some(Phase::Tools { calls, .. }) => {
+                let mut open = calls.iter().filter(|call| call.state != CallState::Ended);
+                open.any(|call| call.id == *id)
+            }
+            _ => false,
+        }
+    }
+
     fn call(&mut self, id: &CallId) -> Option<&mut Call> {
         self.calls().iter_mut().find(|call| call.id == *id)
     }
@@ -270,10 +281,10 @@ impl Step<'_> {
                     call.effect = Some(effect);
                 }
             }
-            Input::Artifact(call, Artifact { name, source }) => {
+            Input::RecordEvent(call, event) => {
                 // A call of an ended turn has no session to report to.
-                if self.machine.call(&call).is_some() {
-                    self.emit(EventKind::Artifact { name, source });
+                if self.machine.has_call(&call) {
+                    self.emit(*event);
                 }
             }
             Input::Abort {

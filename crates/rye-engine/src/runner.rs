@@ -26,9 +26,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::Shared;
-use crate::machine::{
-    Artifact, ChildUsage, Input, Machine, PostedCommand, SessionChange, StepContext,
-};
+use crate::machine::{ChildUsage, Input, Machine, PostedCommand, SessionChange, StepContext};
 use crate::model::{Delta, ModelAnswer};
 use crate::store::{CommandKind, StoreError};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
@@ -93,7 +91,8 @@ pub(crate) enum ThreadCommand {
     },
     ProcessStarted(CallId, ProcessRef),
     DeclareEffect(CallId, rye_protocol::EffectClass, oneshot::Sender<()>),
-    Artifact(CallId, Artifact, oneshot::Sender<()>),
+    /// Records an event of a running call, and replies once it is committed.
+    RecordEvent(CallId, Box<EventKind>, oneshot::Sender<()>),
 }
 
 /// Runs one thread until its session closes.
@@ -329,10 +328,13 @@ impl Runner {
                 let _ = reply.send(());
                 Ok(())
             }
-            ThreadCommand::Artifact(call, artifact, reply) => {
-                let written = self.step(Input::Artifact(call, artifact)).await;
-                let _ = reply.send(());
-                written.map(drop)
+            ThreadCommand::RecordEvent(call, event, reply) => {
+                // Dropping `reply` tells the caller that it failed, or that the call has ended.
+                if self.machine.has_call(&call) {
+                    self.step(Input::RecordEvent(call, event)).await?;
+                    let _ = reply.send(());
+                }
+                Ok(())
             }
         }
     }

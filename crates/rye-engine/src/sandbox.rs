@@ -83,7 +83,7 @@ impl From<SandboxError> for ErrorInfo {
 }
 
 /// Metadata of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInfo {
     /// Path relative to the workspace.
     pub path: String,
@@ -93,6 +93,13 @@ pub struct FileInfo {
     pub size: u64,
     /// Modification time, in a unit of the sandbox; only the order is meaningful.
     pub modified: u64,
+    /// Time of the last change of content or metadata, in nanoseconds since 1970, which programs
+    /// cannot set; 0 if the sandbox has none.
+    #[serde(default)]
+    pub changed: u64,
+    /// Whether the owner may execute it.
+    #[serde(default)]
+    pub executable: bool,
 }
 
 /// Selects files below a directory.
@@ -356,6 +363,11 @@ pub trait Sandbox: Send + Sync + 'static {
     fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()>;
     /// Removes a file, or a directory with its content.
     fn rm<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()>;
+    /// Sets whether a file may be executed. Has no effect in a sandbox without file modes.
+    fn set_executable<'a>(&'a self, path: &'a str, executable: bool) -> SandboxFuture<'a, ()> {
+        let _ = (path, executable);
+        Box::pin(std::future::ready(Ok(())))
+    }
     /// Kills a process that a dead host left running.
     fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()>;
     /// Resolves the links of a path; a confining sandbox refuses paths that lead outside.

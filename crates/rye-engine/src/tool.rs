@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rye_protocol::{
     ActionId, Author, CallId, ErrorInfo, GateId, Limits, PromptId, SessionId, ThreadId,
 };
-use rye_protocol::{ErrorCode, Gate, GateStatus, Part, ProcessRef, Resolution};
+use rye_protocol::{ErrorCode, EventKind, Gate, GateStatus, Part, ProcessRef, Resolution};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{Instrument as _, field, info_span};
@@ -18,7 +18,6 @@ use tracing::{Instrument as _, field, info_span};
 use crate::BoxFuture;
 use crate::blob::SCHEME;
 use crate::engine::Inner;
-use crate::machine::Artifact;
 use crate::metrics::Metric;
 use crate::model::ToolSpec;
 use crate::policy::{Policy, Risk};
@@ -309,7 +308,7 @@ impl ToolContext {
         written.await.map_err(|_| closed())
     }
 
-    /// Runs a command in the sandbox and measures it.
+    /// Runs a command in the sandbox, measures it, and records which files it changes.
     pub async fn exec(
         &self,
         exec: Exec,
@@ -319,8 +318,16 @@ impl ToolContext {
         let kind = self.sandbox.kind();
         let span = info_span!("sandbox_exec", %kind, outcome = field::Empty);
         let start = Instant::now();
+        let before = self.before_command().await?;
         let work = self.sandbox.exec(exec, observer);
         let result = work.instrument(span.clone()).await;
+        if let Some(before) = before {
+            let may_fail_later = match &result {
+                Ok(output) => !output.quarantined.is_empty(),
+                Err(_) => true,
+            };
+            self.after_command(before, may_fail_later).await?;
+        }
         let outcome = match &result {
             Ok(output) if output.timed_out => "timeout",
             Ok(output) if output.exit_code == Some(0) => "success",
@@ -349,15 +356,12 @@ impl ToolContext {
         let stored = blobs.put(bytes).await;
         let hash = stored.map_err(|error| ToolError::failed(error.to_string()))?;
         let source = format!("{SCHEME}{hash}");
-        let (reply, written) = oneshot::channel();
-        let artifact = Artifact {
-            name: name.into(),
+        let name = name.into();
+        let event = EventKind::Artifact {
+            name,
             source: source.clone(),
         };
-        let commands = ThreadCommand::Artifact(self.call.clone(), artifact, reply);
-        let closed = || ToolError::failed("the thread has ended");
-        self.commands.send(commands).map_err(|_| closed())?;
-        written.await.map_err(|_| closed())?;
+        self.record_event(event).await?;
         Ok(source)
     }
 

@@ -39,6 +39,8 @@ pub struct EngineOptions {
     /// Whether sessions run in it. An engine that only reads and writes records does not load
     /// models, policy and tools, so it works even if their configuration is broken.
     pub runs_sessions: bool,
+    /// Whether it needs the configuration of sandboxes although no sessions run in it.
+    pub needs_sandbox: bool,
     /// Where tools run [default: as before; in a new session, confined in a project and virtual
     /// elsewhere].
     pub sandbox: Option<SandboxKind>,
@@ -90,7 +92,7 @@ pub(crate) fn run_engine<T>(
     let project = context.settings.project().to_owned();
     let workspace = options.workspace.clone();
     let workspace = workspace.unwrap_or_else(|| project.clone());
-    let confinement = if options.runs_sessions {
+    let confinement = if options.runs_sessions || options.needs_sandbox {
         confinement(context)?
     } else {
         ConfinementPolicy::default()

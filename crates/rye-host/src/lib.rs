@@ -105,6 +105,7 @@ pub mod replay;
 pub mod runs;
 pub mod sandbox;
 pub mod search;
+pub mod session_changes;
 pub mod session_check;
 pub mod session_engine;
 pub mod settings;

@@ -1,8 +1,10 @@
 //! Finds sessions, entries and gates by an id or a part of one, and shortens ids for display.
 
+use std::path::Path;
+
 use rye_engine::Engine;
 use rye_engine::protocol::{
-    Gate, GateId, Millis, Session as SessionData, SessionId, matches_id, short_id,
+    Gate, GateId, Millis, Purpose, Session as SessionData, SessionId, matches_id, short_id,
 };
 use rye_engine::store::{SessionFilter, SessionStore as _};
 
@@ -10,6 +12,9 @@ use crate::context::Context;
 use crate::engine::{database, runtime};
 use crate::failure::Failure;
 use crate::{SqliteStore, store};
+
+/// How many sessions are listed at once.
+const PAGE: usize = 100;
 
 /// Minimum length of a partial id in a command that deletes.
 const MIN_LENGTH_TO_REMOVE: usize = 4;
@@ -103,6 +108,34 @@ pub(crate) async fn find_session_and_root(
         session = above;
     }
     Ok((id, session))
+}
+
+/// The newest session of a project that takes prompts.
+pub(crate) async fn find_newest_session(
+    store: &SqliteStore,
+    project: &Path,
+) -> Result<SessionData, Failure> {
+    let project = project.display().to_string();
+    let mut before = None;
+    loop {
+        let page = store.sessions(SessionFilter {
+            before: before.take(),
+            limit: PAGE,
+            ..SessionFilter::default()
+        });
+        let page = page.await?;
+        before = page.last().map(|last| last.id.clone());
+        let is_own = |it: &SessionData| {
+            it.purpose == Purpose::Interactive && it.project.as_ref() == Some(&project)
+        };
+        if let Some(newest) = page.into_iter().find(is_own) {
+            return Ok(newest);
+        }
+        if before.is_none() {
+            let message = format!("the project {project} has no session to continue");
+            return Err(Failure::failed("not_found", message).hint("rye session list"));
+        }
+    }
 }
 
 /// Finds the id of a session without an engine.

@@ -11,7 +11,7 @@ use crate::SandboxKind;
 use crate::context::Context;
 use crate::engine::{EngineOptions, open_store, run_engine, runtime, start_supervisor};
 use crate::failure::Failure;
-use crate::lookup::find_session_and_root;
+use crate::lookup::{find_newest_session, find_session_and_root};
 use crate::settings::{Origin, Setting};
 
 /// A session to run, with its engine and project.
@@ -26,11 +26,26 @@ pub struct SessionContext<'a> {
     pub workspace: &'a Path,
 }
 
+/// Which session to run.
+#[derive(Debug, Clone, Copy)]
+pub enum SessionChoice<'a> {
+    /// The one with this id, or unique prefix or suffix of it.
+    Id(&'a str),
+    /// The newest one of the current project.
+    Newest,
+}
+
+impl<'a> From<&'a String> for SessionChoice<'a> {
+    fn from(part: &'a String) -> Self {
+        Self::Id(part)
+    }
+}
+
 /// Runs `work` on an engine for a session, in the session's own project unless `options` say
 /// otherwise. Refuses tasks, because only their parent may prompt them.
-pub fn with_session<T>(
+pub fn with_session<'a, T>(
     context: &Context,
-    part: &str,
+    choice: impl Into<SessionChoice<'a>>,
     options: EngineOptions,
     work: impl AsyncFnOnce(SessionContext<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
@@ -40,7 +55,7 @@ pub fn with_session<T>(
             format!("session {task} is a task; only its parent session {root} can prompt it");
         Err(Failure::usage(message).hint(format!("rye session fork {task}")))
     };
-    with_root_session(context, part, options, refuse, work)
+    with_root_session(context, choice.into(), options, refuse, work)
 }
 
 /// Like [`with_session`], but for a task it runs the session at the top, with a warning.
@@ -56,12 +71,12 @@ pub fn with_session_or_root<T>(
         context.reporter().warn(&text, None);
         Ok(())
     };
-    with_root_session(context, part, options, warn, work)
+    with_root_session(context, SessionChoice::Id(part), options, warn, work)
 }
 
 fn with_root_session<T>(
     context: &Context,
-    part: &str,
+    choice: SessionChoice<'_>,
     options: EngineOptions,
     on_task: impl FnOnce(&SessionId, &Session) -> Result<(), Failure>,
     work: impl AsyncFnOnce(SessionContext<'_>) -> Result<T, Failure>,
@@ -70,10 +85,19 @@ fn with_root_session<T>(
     let supervisor = start_supervisor()?;
     let runtime = runtime()?;
     let store = open_store(context)?;
-    let (id, session) = runtime.block_on(find_session_and_root(&store, part))?;
-    if id != session.id {
-        on_task(&id, &session)?;
-    }
+    let session = match choice {
+        SessionChoice::Id(part) => {
+            let (id, session) = runtime.block_on(find_session_and_root(&store, part))?;
+            if id != session.id {
+                on_task(&id, &session)?;
+            }
+            session
+        }
+        SessionChoice::Newest => {
+            let project = context.settings.project();
+            runtime.block_on(find_newest_session(&store, project))?
+        }
+    };
     let previous_sandbox = session.sandbox.as_ref();
     let previous_sandbox = previous_sandbox.map_or(SandboxKind::Virtual, |it| it.kind.into());
     let here = &context.settings.dirs.project;
@@ -99,6 +123,37 @@ fn with_root_session<T>(
         };
         work(session_context).await
     };
+    run_engine(runtime, store, context, options, Arc::new(supervisor), work)
+}
+
+/// Runs `work` on an engine that can read and write the files of a session and runs no session.
+/// Works with a broken configuration too.
+///
+/// A sandbox with a directory of this machine is opened without confinement: no commands run in it,
+/// and the machine may not be able to confine them.
+pub fn with_session_files<T>(
+    context: &Context,
+    part: &str,
+    work: impl AsyncFnOnce(&Engine, &SessionId) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    // It forks, so it must start before any threads.
+    let supervisor = start_supervisor()?;
+    let runtime = runtime()?;
+    let store = open_store(context)?;
+    let (_, session) = runtime.block_on(find_session_and_root(&store, part))?;
+    let sandbox = session.sandbox.as_ref();
+    let is_here = sandbox.is_some_and(|it| it.workspace.is_some());
+    let kind = sandbox.map(|it| SandboxKind::from(it.kind));
+    let options = EngineOptions {
+        sandbox: if is_here {
+            Some(SandboxKind::Local)
+        } else {
+            kind
+        },
+        needs_sandbox: kind == Some(SandboxKind::Remote),
+        ..EngineOptions::default()
+    };
+    let work = async |engine: &Engine| work(engine, &session.id).await;
     run_engine(runtime, store, context, options, Arc::new(supervisor), work)
 }
 

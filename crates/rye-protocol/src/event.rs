@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    CallId, EntryId, ErrorInfo, Gate, GateId, Millis, PromptId, Resolution, ResultStatus, Seal,
-    SessionId, ThreadId, Usage,
+    CallId, EntryId, ErrorInfo, FileChange, Gate, GateId, Millis, PromptId, Resolution,
+    ResultStatus, Seal, SessionId, ThreadId, Usage,
 };
 
 /// Something that happened in a session.
@@ -211,6 +211,37 @@ pub enum EventKind {
         name: String,
         /// Blob reference.
         source: String,
+    },
+    /// A command is about to start; the state of the workspace was kept.
+    WorkspaceSnapshot {
+        /// The call that runs the command.
+        call: CallId,
+        /// The prompt of the call.
+        prompt: PromptId,
+        /// Reference to the blob with the state; none if the workspace is empty.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<String>,
+        /// Whether the state could not be kept, because the workspace has too many files.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        incomplete: bool,
+    },
+    /// Files change: a tool is about to write one, a command changed some, or a person undid
+    /// changes.
+    FilesChanged {
+        /// The call that changes them; none if a person undid changes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<CallId>,
+        /// The prompt of the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<PromptId>,
+        /// The changes, sorted by path.
+        changes: Vec<FileChange>,
+        /// State of the workspace after a command.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<String>,
+        /// Whether changes may be missing, because the workspace has too many files.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        incomplete: bool,
     },
     /// The subscriber was too slow; the store has the missed events. Live only.
     Lagged {

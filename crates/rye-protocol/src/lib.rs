@@ -24,6 +24,7 @@ mod entry;
 mod error;
 mod event;
 mod evidence;
+mod file_change;
 mod gate;
 mod id;
 pub mod json;
@@ -49,6 +50,7 @@ pub use entry::{Entry, EntryKind, IncompleteReason, Message, Part, ResultStatus,
 pub use error::{ErrorCode, ErrorIds, ErrorInfo};
 pub use event::{Event, EventKind, ModelContext, StatusKind, ToolDefinition, TurnEnd};
 pub use evidence::{Archive, Receipt, Seal};
+pub use file_change::{FileChange, FileContent};
 pub use gate::{Action, ActionId, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};
 pub use id::{
     CallId, CommandId, EntryId, GateId, IdError, PromptId, SandboxId, SessionId, ThreadId,

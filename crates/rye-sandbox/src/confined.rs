@@ -742,6 +742,14 @@ impl Sandbox for ConfinedSandbox {
         self.on_files(operation, &[], move |files| files.rm(&given))
     }
 
+    fn set_executable<'a>(&'a self, path: &'a str, executable: bool) -> SandboxFuture<'a, ()> {
+        Box::pin(async move {
+            self.check_writable(path)?;
+            let path = self.host_path(path);
+            self.local.set_executable(&path, executable).await
+        })
+    }
+
     fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()> {
         self.local.kill(process)
     }

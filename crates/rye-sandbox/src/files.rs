@@ -215,6 +215,7 @@ impl Files {
                 Some(Node::File { written, .. }) => *written,
                 _ => 0,
             },
+            ..FileInfo::default()
         })
     }
 }

@@ -245,6 +245,11 @@ impl Sandbox for LocalSandbox {
         blocking(move || files.rm(&path))
     }
 
+    fn set_executable<'a>(&'a self, path: &'a str, executable: bool) -> SandboxFuture<'a, ()> {
+        let path = self.local_path(path);
+        blocking(move || path.set_executable(executable))
+    }
+
     fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()> {
         let handle = process.parse::<Handle>();
         Box::pin(async move {

@@ -69,6 +69,7 @@ impl ApprovedWrite {
         bytes: &[u8],
         context: &ToolContext,
     ) -> Result<(), ToolError> {
+        context.keep_previous(path, bytes).await?;
         let written = match &self.target {
             Some(target) => context.sandbox.write_resolved(path, target, bytes),
             None => context.sandbox.write(path, bytes),

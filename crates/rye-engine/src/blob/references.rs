@@ -59,6 +59,28 @@ pub fn required_blobs(archive: &Archive) -> BTreeMap<Hash, String> {
     needed
 }
 
+/// Blobs with the content of files that a session changed, before and after. They stay on this
+/// machine: they may contain whole workspaces.
+pub(crate) fn file_blobs(archive: &Archive) -> BTreeSet<Hash> {
+    let mut found = BTreeSet::new();
+    for event in &archive.events {
+        match &event.kind {
+            EventKind::FilesChanged {
+                changes, source, ..
+            } => {
+                let contents = changes.iter().flat_map(|it| [&it.before, &it.after]);
+                let sources = contents.flatten().filter_map(|it| it.source.as_ref());
+                found.extend(sources.chain(source).filter_map(|it| parse_address(it)));
+            }
+            EventKind::WorkspaceSnapshot { source, .. } => {
+                found.extend(source.as_ref().and_then(|it| parse_address(it)));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 /// The blob that a part of a message needs.
 fn required_blob(part: &Part) -> Option<Hash> {
     match part {
@@ -71,7 +93,8 @@ fn required_blob(part: &Part) -> Option<Hash> {
     }
 }
 
-fn parse_address(source: &str) -> Option<Hash> {
+/// The hash in a blob address.
+pub(crate) fn parse_address(source: &str) -> Option<Hash> {
     source.strip_prefix(SCHEME)?.parse().ok()
 }
 

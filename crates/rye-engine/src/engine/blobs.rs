@@ -1,13 +1,14 @@
 //! Blobs of sessions: lookup, integrity and garbage collection.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use lillux::Hash;
 use rye_protocol::{Archive, SessionId};
 
 use super::{Engine, Inner};
 use crate::audit::BlobStatus;
-use crate::blob::{BlobError, referenced_blobs, required_blobs};
+use crate::blob::{BlobError, BlobStore, file_blobs, referenced_blobs, required_blobs};
 use crate::store::{SessionFilter, StoreError};
 
 /// How many sessions are listed at once.
@@ -20,6 +21,11 @@ impl Engine {
             Some(blobs) => blobs.get(hash).await,
             None => Ok(None),
         }
+    }
+
+    /// The blob store, if there is one.
+    pub(crate) fn blob_store(&self) -> Option<Arc<dyn BlobStore>> {
+        self.inner.blobs.clone()
     }
 
     /// Stores a blob.
@@ -54,7 +60,9 @@ impl Inner {
             return Ok(BTreeSet::new());
         }
         let archive = self.store.archive(id).await?;
-        Ok(archive.as_ref().map(referenced_blobs).unwrap_or_default())
+        let mut all = archive.as_ref().map(referenced_blobs).unwrap_or_default();
+        all.extend(archive.iter().flat_map(file_blobs));
+        Ok(all)
     }
 
     /// Removes blobs that only deleted sessions referred to.

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::{DecisionKeys, Engine, Inner, process_posts};
 use crate::blob::BlobStore;
+use crate::changes::Workspaces;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::Settings;
 use crate::credential::{CredentialStore, Credentials, Refresher};
@@ -244,6 +245,7 @@ impl Builder {
             open: Mutex::new(HashMap::new()),
             events_tx: crate::bus::feed_channel(),
             open_locks: Mutex::default(),
+            workspaces: Workspaces::default(),
             children: Arc::default(),
         });
         tokio::spawn(process_posts(

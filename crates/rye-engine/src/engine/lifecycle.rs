@@ -27,6 +27,17 @@ impl Inner {
         open.values().filter(is_child).cloned().collect()
     }
 
+    /// The session at the top of the tree that an open session belongs to.
+    pub(crate) fn root_of(&self, id: &SessionId) -> SessionId {
+        let mut root = id.clone();
+        while let Some(session) = self.open_session(&root)
+            && let Some(parent) = &session.data().parent
+        {
+            root = parent.session.clone();
+        }
+        root
+    }
+
     fn register(&self, session: Session) -> Session {
         let mut open = self.open.lock();
         open.insert(session.id().clone(), session.clone());

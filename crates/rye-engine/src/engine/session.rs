@@ -321,11 +321,11 @@ impl Session {
         let shared = &self.inner.shared;
         shared.closed.cancel();
         let engine = shared.engine.upgrade();
-        for child in engine
-            .map(|engine| engine.open_children(self.id()))
-            .unwrap_or_default()
-        {
-            Box::pin(child.close()).await?;
+        if let Some(engine) = engine {
+            engine.workspaces.forget(self.id());
+            for child in engine.open_children(self.id()) {
+                Box::pin(child.close()).await?;
+            }
         }
         shared.store.release(&shared.lease).await
     }

@@ -48,8 +48,8 @@ pub(crate) enum Input {
     ProcessStarted(CallId, rye_protocol::ProcessRef),
     /// A tool declares what may happen to its call after a crash.
     DeclareEffect(CallId, EffectClass),
-    /// A tool has produced an artifact.
-    Artifact(CallId, Artifact),
+    /// A tool has produced or changed something.
+    RecordEvent(CallId, Box<EventKind>),
     /// A deadline may have passed.
     Tick,
     /// Ends the running turn. `partial` is the text streamed so far.
@@ -70,14 +70,6 @@ pub(crate) enum Input {
     ChangeThread(ThreadChange),
     /// An input that came from a command posted to the store.
     PostedCommand(PostedCommand, Box<Input>),
-}
-
-/// A file that a tool has produced.
-#[derive(Debug, Clone)]
-pub(crate) struct Artifact {
-    pub(crate) name: String,
-    /// Its address in the blob store.
-    pub(crate) source: String,
 }
 
 /// A stored command, which stays until it is completed.

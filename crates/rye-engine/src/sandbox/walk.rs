@@ -178,8 +178,7 @@ mod tests {
         let file = |path: &str| FileInfo {
             path: path.to_owned(),
             is_dir: path.ends_with('/'),
-            size: 0,
-            modified: 0,
+            ..FileInfo::default()
         };
         let git = rules([
             (".gitignore", "", "*.log\n/top\nout/\n"),

@@ -1,8 +1,8 @@
 //! File operations on a path of this machine.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -14,6 +14,8 @@ use rye_engine::sandbox::{FileInfo, SandboxError};
 
 use crate::files::unusable;
 
+/// Permission of the owner to execute a file.
+const OWNER_EXECUTES: u32 = 0o100;
 /// Maximum size of a file that is read.
 pub(super) const MAX_FILE_SIZE: u64 = 64 * 1024 * 1024;
 
@@ -111,6 +113,20 @@ impl LocalPath {
         }
     }
 
+    /// Sets whether the file may be executed, by everyone who may read it.
+    pub(super) fn set_executable(&self, executable: bool) -> Result<(), SandboxError> {
+        let (file, metadata) = self.open(&self.real()?, OFlags::RDONLY)?;
+        let mode = metadata.mode() & 0o7777;
+        let execute = (mode & 0o444) >> 2;
+        let mode = if executable {
+            mode | execute
+        } else {
+            mode & !0o111
+        };
+        let set = file.set_permissions(Permissions::from_mode(mode));
+        set.map_err(|error| self.error(&error))
+    }
+
     pub(super) fn info(&self) -> Result<FileInfo, SandboxError> {
         // A dangling link exists too.
         let metadata = match self.real() {
@@ -128,6 +144,8 @@ impl LocalPath {
             is_dir,
             size: if is_dir { 0 } else { metadata.len() },
             modified: modified(&metadata),
+            changed: changed(&metadata),
+            executable: is_executable(&metadata),
         })
     }
 
@@ -197,6 +215,19 @@ pub(super) fn normalize(path: &Path) -> PathBuf {
         }
     }
     all
+}
+
+/// Time of the last change of content or metadata, in nanoseconds since 1970.
+pub(super) fn changed(metadata: &Metadata) -> u64 {
+    const NANOS: u64 = 1_000_000_000;
+    let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
+    let nanos = u64::try_from(metadata.ctime_nsec()).unwrap_or_default();
+    seconds.saturating_mul(NANOS).saturating_add(nanos)
+}
+
+/// Whether the owner may execute a file.
+pub(super) fn is_executable(metadata: &Metadata) -> bool {
+    metadata.is_file() && metadata.mode() & OWNER_EXECUTES != 0
 }
 
 /// Modification time in nanoseconds since 1970.

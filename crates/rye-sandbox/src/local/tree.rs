@@ -7,7 +7,7 @@ use std::time::Instant;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 use rye_engine::sandbox::{FileInfo, SandboxError, WalkOptions, WalkResult};
 
-use super::path::{LocalPath, modified};
+use super::path::{LocalPath, changed, is_executable, modified};
 
 /// Maximum number of threads. More do not make a disk faster.
 const MAX_THREADS: usize = 8;
@@ -129,5 +129,7 @@ fn info(start: &LocalPath, top: &FileInfo, entry: &DirEntry) -> Option<FileInfo>
         is_dir: false,
         size: metadata.len(),
         modified: modified(&metadata),
+        changed: changed(&metadata),
+        executable: is_executable(&metadata),
     })
 }

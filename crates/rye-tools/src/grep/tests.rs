@@ -150,9 +150,8 @@ proptest! {
     fn batches_are_bounded_and_complete(sizes in prop::collection::vec(0..5_000_000_u64, 0..600)) {
         let files: Vec<_> = sizes.iter().enumerate().map(|(number, size)| FileInfo {
             path: number.to_string(),
-            is_dir: false,
             size: *size,
-            modified: 0,
+            ..FileInfo::default()
         }).collect();
         let all = batches(&files);
         let names: Vec<_> = all.iter().flatten().cloned().collect();

@@ -74,13 +74,41 @@ pub(crate) fn describe_action(action: &ActionId) -> String {
     }
 }
 
-fn message_line(message: &Message) -> String {
-    let role = match message.role {
+/// Who wrote an entry, and its whole text.
+pub(crate) fn full_text(entry: &Entry) -> (&'static str, String) {
+    let message = match &entry.kind {
+        EntryKind::Message(message) => message,
+        EntryKind::Compaction { summary, .. } => return ("compacted", summary.clone()),
+        EntryKind::BranchSummary { summary, .. } => return ("branch abandoned", summary.clone()),
+        EntryKind::DecisionGate { title, .. } => return ("gate", title.clone()),
+        EntryKind::CompactionUndone { .. } => return ("compaction undone", String::new()),
+        EntryKind::Run { events } => return ("graph", RunEvent::summary(events)),
+    };
+    let parts = message.parts.iter().map(|part| match part {
+        Part::Text { text } | Part::ToolResult { text, .. } => text.clone(),
+        Part::ToolCall { tool, args, .. } => format!("calls {tool} {args:#}"),
+        Part::Error { error } => format!("error: {}", error.message),
+        Part::Thinking { text, .. } if text.is_empty() => String::new(),
+        Part::Thinking { text, .. } => format!("[thinking] {text}"),
+        Part::Attachment {
+            name, mime_type, ..
+        } => format!("[{name}, {mime_type}]"),
+    });
+    let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+    (role_name(message.role), parts.join("\n"))
+}
+
+fn role_name(role: Role) -> &'static str {
+    match role {
         Role::User => "user",
         Role::Assistant => "assistant",
         Role::Tool => "tool",
         Role::System => "system",
-    };
+    }
+}
+
+fn message_line(message: &Message) -> String {
+    let role = role_name(message.role);
     let parts = message.parts.iter().map(|part| match part {
         Part::Text { text } | Part::ToolResult { text, .. } => first_line(text),
         Part::ToolCall { tool, args, .. } => {

@@ -52,6 +52,7 @@ mod sandbox;
 mod search;
 mod secrets;
 mod session_blobs;
+mod session_changes;
 mod session_verify;
 mod sessions;
 mod support;

@@ -438,3 +438,54 @@ fn continuation_uses_the_model_and_limits_of_the_prompt() {
     let output = env.run(&prompt(&["go", "--session", id.as_str().unwrap()]));
     assert_eq!(output.stdout, b"the answer\n\nnoted\n", "{output:?}");
 }
+
+#[test]
+fn newest_session_of_the_project_is_continued() {
+    let env = TestEnv::new();
+    env.write("project/two.yaml", "steps:\n  - text: one\n  - text: two\n");
+    let go = |args: &[&str]| {
+        let all = [
+            &["prompt", "go", "--model", "scripted:two.yaml", "--json"],
+            args,
+        ]
+        .concat();
+        outcome(&env.run(&all))
+    };
+    let none = go(&["--continue"]);
+    assert_eq!(none["error"]["code"], "not_found", "{none}");
+    let first = go(&[]);
+    let second = go(&["--continue"]);
+    assert_eq!(second["session"], first["session"]);
+    assert_eq!(second["answer"], "two");
+}
+
+#[test]
+fn attached_text_and_images_are_part_of_the_prompt() {
+    let env = TestEnv::new();
+    env.write("project/one.yaml", "steps:\n  - text: seen\n");
+    env.write("project/app.log", "line 1\nline 2\n");
+    env.write("project/data.bin", "\0\u{1}");
+    std::fs::write(env.path("project/p.png"), b"\x89PNG\r\n\x1a\nrest").unwrap();
+    let prompt = ["prompt", "look", "--model", "scripted:one.yaml", "--json"];
+    let sent = [&prompt[..], &["--attach", "app.log", "--attach", "p.png"]].concat();
+    let done = outcome(&env.run(&sent));
+    let id = done["session"].as_str().unwrap();
+    let shown = json(&env.run(&["session", "show", id, "--json"]));
+    let parts = &shown["threads"][0]["entries"][0]["content"];
+    let parts = if parts.is_null() {
+        &shown["threads"][0]["entries"][0]["kind"]["parts"]
+    } else {
+        &parts["parts"]
+    };
+    let text = parts[0]["text"].as_str().unwrap();
+    assert!(
+        text.ends_with("<file path=\"app.log\">\nline 1\nline 2\n</file>"),
+        "{text}"
+    );
+    assert_eq!(parts[1]["mime_type"], "image/png");
+    for refused in ["data.bin", "missing.txt", "."] {
+        let sent = [&prompt[..], &["--attach", refused]].concat();
+        let output = env.run(&sent);
+        assert_eq!(output.status.code(), Some(2), "{refused}");
+    }
+}

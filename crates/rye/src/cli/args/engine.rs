@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
+use rye_engine::changes::Selection;
 use rye_engine::protocol::{Limits, Millis, QueueMode};
 use rye_host::SandboxKind;
 use serde_json::Value;
@@ -58,7 +59,8 @@ pub(crate) struct ChatArgs {
     Examples:\n  \
     rye prompt 'say hello' --model scripted:hello.yaml\n  \
     git diff | rye prompt 'review this'\n  \
-    rye prompt 'and now in French' --session 4d1f83a2\n  \
+    rye prompt 'and now in French' --continue\n  \
+    rye prompt 'what is wrong here?' --attach screen.png --attach app.log\n  \
     rye prompt 'review this' --role reviewer --schema findings.json"
 )]
 pub(crate) struct PromptArgs {
@@ -68,6 +70,12 @@ pub(crate) struct PromptArgs {
     /// Continue this session (id, or unique prefix or suffix) [default: create one]
     #[arg(long, value_name = "ID", value_parser = partial_id)]
     pub(crate) session: Option<String>,
+    /// Continue the newest session of this project
+    #[arg(long = "continue", conflicts_with_all = ["session", "org"])]
+    pub(crate) continues: bool,
+    /// Attach an image or a text file; can be repeated
+    #[arg(long = "attach", value_name = "FILE")]
+    pub(crate) attachments: Vec<PathBuf>,
     /// Thread of the session
     #[arg(long, value_name = "KEY", default_value = "default", value_parser = thread_key)]
     pub(crate) thread: String,
@@ -200,8 +208,10 @@ pub(crate) enum SessionCommand {
     #[command(after_help = "Example:\n  rye session list")]
     List,
     /// Show the history of a session
-    #[command(after_help = "Example:\n  rye session show 4d1f83a2")]
-    Show(SessionArgs),
+    #[command(after_help = "Examples:\n  \
+        rye session show 4d1f83a2\n  \
+        rye session show 4d1f83a2 --full")]
+    Show(ShowSessionArgs),
     /// Resume a session and run it until nothing is left to do
     #[command(
         after_help = "Exit codes are those of `rye prompt`, for the first prompt that was not answered. If ID is a\n\
@@ -262,6 +272,26 @@ pub(crate) enum SessionCommand {
         `rye prompt`.\n\nExample:\n  rye session review 4d1f83a2"
     )]
     Review(ReviewArgs),
+    /// Show what a session changed in files
+    #[command(
+        after_help = "Shows the changes of the agent, its tasks and its commands, also after a crash and without\n\
+        git. Changes that were undone are not shown.\n\n\
+        Examples:\n  \
+        rye session diff 4d1f83a2\n  \
+        rye session diff 4d1f83a2 --turn 2\n  \
+        rye session diff 4d1f83a2 --file src/main.rs"
+    )]
+    Diff(DiffArgs),
+    /// Undo what a session changed in files
+    #[command(
+        after_help = "Restores the files as they were before the session, or before the turn. If a file changed since,\n\
+        undoes nothing; --force undoes it all the same. Rye keeps the replaced content.\n\n\
+        Examples:\n  \
+        rye session undo 4d1f83a2\n  \
+        rye session undo 4d1f83a2 --turn 2\n  \
+        rye session undo 4d1f83a2 --file src/main.rs"
+    )]
+    Undo(UndoArgs),
     /// Delete a session and its tasks
     #[command(after_help = "Example:\n  rye session rm 4d1f83a2")]
     Rm(SessionArgs),
@@ -275,12 +305,60 @@ pub(crate) struct SessionArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ShowSessionArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// Show all text, and the id of each entry
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct TitleArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
     /// New title, one line
     #[arg(value_name = "TEXT")]
     pub(crate) title: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) selection: ChangeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UndoArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) selection: ChangeArgs,
+    /// Also undo changes of files that changed since
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Which changes of a session.
+#[derive(Debug, Args)]
+pub(crate) struct ChangeArgs {
+    /// Only the changes of the Nth prompt
+    #[arg(long, value_name = "N")]
+    turn: Option<usize>,
+    /// Only the changes of this file or directory
+    #[arg(long, value_name = "PATH")]
+    file: Option<String>,
+}
+
+impl ChangeArgs {
+    pub(crate) fn selection(&self) -> Selection {
+        Selection {
+            turn: self.turn,
+            path: self.file.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -401,6 +479,9 @@ pub(crate) struct ResumeArgs {
     /// Approve all gates of the session without asking, including those that are already pending
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Exit at a gate instead of waiting, once nothing else runs in the session
+    #[arg(long)]
+    pub(crate) no_wait: bool,
 }
 
 #[derive(Debug, Args)]

@@ -5,14 +5,14 @@ mod input;
 use std::path::Path;
 use std::time::SystemTime;
 
-use rye_engine::protocol::{IncompleteReason, Millis, SessionId, TurnEnd};
+use rye_engine::protocol::{IncompleteReason, Millis, Part, SessionId, TurnEnd};
 use rye_engine::result::schema_error;
 use rye_engine::sandbox::{Sandbox, SandboxSpec};
 use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession, Prompt, Session};
 use rye_host::engine::{EngineOptions, with_engine};
 use rye_host::follower::{Follower, PromptOutcome};
-use rye_host::session_engine::with_session;
+use rye_host::session_engine::{SessionChoice, with_session};
 use serde_json::{Value, json};
 
 use crate::cli::args::PromptArgs;
@@ -35,6 +35,7 @@ pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
 fn send(args: &PromptArgs, context: &Context) -> Outcome {
     let schema = args.schema.as_deref().map(load_schema).transpose()?;
     let text = input::prompt_text(&args.text, context.printer)?;
+    let (text, attachments) = input::attach(text, &args.attachments)?;
     let options = EngineOptions {
         runs_sessions: true,
         sandbox: args.sandbox.map(Into::into),
@@ -43,15 +44,19 @@ fn send(args: &PromptArgs, context: &Context) -> Outcome {
         skills: args.skills.clone(),
         ..EngineOptions::default()
     };
-    if let Some(part) = &args.session {
-        return with_session(context, part, options, async |it| {
+    let existing = match &args.session {
+        Some(part) => Some(SessionChoice::from(part)),
+        None => args.continues.then_some(SessionChoice::Newest),
+    };
+    if let Some(choice) = existing {
+        return with_session(context, choice, options, async |it| {
             let engine = it.engine;
             let sandbox = engine.open_sandbox(it.session).await?;
             let content = check_and_expand(args, text, engine, &*sandbox, false).await?;
             // Opening a session resumes it: print everything from here on.
             let before = engine.last_event(it.session).await?;
             let session = engine.open_session(it.session, Claim::IfFree).await?;
-            let prompt = new_prompt(args, content, schema);
+            let prompt = new_prompt(args, content, attachments, schema);
             follow(args, context, engine, &session, (prompt, before)).await
         });
     }
@@ -73,7 +78,7 @@ fn send(args: &PromptArgs, context: &Context) -> Outcome {
             ..NewSession::default()
         };
         let session = engine.create_session(new).await?;
-        let prompt = new_prompt(args, content, schema);
+        let prompt = new_prompt(args, content, attachments, schema);
         follow(args, context, engine, &session, (prompt, 0)).await
     })
 }
@@ -125,8 +130,14 @@ fn load_schema(path: &Path) -> Result<Value, Failure> {
     }
 }
 
-fn new_prompt(args: &PromptArgs, content: String, schema: Option<Value>) -> Prompt {
+fn new_prompt(
+    args: &PromptArgs,
+    content: String,
+    attachments: Vec<Part>,
+    schema: Option<Value>,
+) -> Prompt {
     Prompt {
+        attachments,
         thread: Some(args.thread.clone()),
         model: args.model.clone(),
         role: args.role.clone(),

@@ -1,5 +1,6 @@
 //! `rye session`: lists, shows, resumes and removes sessions.
 
+mod changes;
 mod compaction;
 mod export;
 mod fork;
@@ -27,9 +28,9 @@ use rye_host::session_engine::with_session_or_root;
 use serde_json::{Value, json};
 
 use super::prompt::now;
-use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
+use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand, ShowSessionArgs};
 use crate::cli::context::Context;
-use crate::cli::entry_line::{describe_decision, first_line, line};
+use crate::cli::entry_line::{describe_decision, first_line, full_text, line};
 use crate::cli::failure::Failure;
 use crate::cli::observer::{SOURCE, TerminalObserver};
 use crate::cli::page::{BAD, BOLD, DIM, Page, WARN, one_line, paint, sanitize};
@@ -52,14 +53,18 @@ pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
         SessionCommand::Thread(args) => thread::run(args, context),
         SessionCommand::Title(args) => title::run(args, context),
         SessionCommand::Review(args) => review::run(args, context),
+        SessionCommand::Diff(args) => changes::diff(args, context),
+        SessionCommand::Undo(args) => changes::undo(args, context),
         SessionCommand::Rm(args) => rm(args, context),
     }
 }
 
-fn show(args: &SessionArgs, context: &Context) -> Outcome {
+fn show(args: &ShowSessionArgs, context: &Context) -> Outcome {
     with_engine(context, EngineOptions::default(), async |engine| {
-        let id = find_session(engine, &args.id).await?;
-        Ok(Box::new(Show::load(engine, id, context).await?) as Box<dyn Report>)
+        let id = find_session(engine, &args.session.id).await?;
+        let show = Show::load(engine, id, context).await?;
+        let full = args.full;
+        Ok(Box::new(Show { full, ..show }) as Box<dyn Report>)
     })
 }
 
@@ -79,6 +84,8 @@ struct Show {
     queue: Vec<QueuedPrompt>,
     /// The failure of a resumed prompt.
     failure: Option<Failure>,
+    /// Whether to show all text of the entries.
+    full: bool,
 }
 
 impl Show {
@@ -121,6 +128,7 @@ impl Show {
             pending,
             queue,
             failure: None,
+            full: false,
         })
     }
 }
@@ -157,7 +165,11 @@ impl Report for Show {
         for (thread, entries) in &self.threads {
             page.line(paint(DIM, format_args!("thread {}", sanitize(&thread.key))));
             for entry in entries {
-                page.line(format_args!("  {}", sanitize(&line(entry))));
+                if self.full {
+                    show_entry(entry, page);
+                } else {
+                    page.line(format_args!("  {}", sanitize(&line(entry))));
+                }
                 if let EntryKind::DecisionGate { gate, .. } = &entry.kind
                     && let Some(decision) = self.decisions.get(gate)
                 {
@@ -201,6 +213,19 @@ impl Report for Show {
     }
 }
 
+/// Shows an entry with its id and its whole text.
+fn show_entry(entry: &Entry, page: &mut Page) {
+    let (label, text) = full_text(entry);
+    page.line(format_args!(
+        "  {} {}",
+        paint(DIM, entry.id.short()),
+        paint(BOLD, label)
+    ));
+    for line in text.lines() {
+        page.line(format_args!("    {}", sanitize(line)));
+    }
+}
+
 fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
     let options = EngineOptions {
         sandbox: args.sandbox.map(Into::into),
@@ -223,7 +248,7 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
             source: SOURCE,
             by: &context.user_name()?,
             yes: args.yes,
-            wait: true,
+            wait: !args.no_wait,
         };
         let signal_notice = SignalNotice::install(context.printer, id, None)?;
         let finished = follower.until_idle(before).await?;

@@ -1,8 +1,12 @@
 //! Text of a prompt: arguments and standard input.
 
 use std::io::{self, IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
+
+use rye_engine::attachment;
+use rye_engine::protocol::Part;
 
 use crate::cli::failure::Failure;
 use crate::cli::printer::Printer;
@@ -24,6 +28,43 @@ pub(super) fn prompt_text(words: &[String], printer: Printer) -> Result<String, 
         Failure::usage("the prompt is empty: pass text as an argument or on standard input")
             .hint("rye prompt 'say hello'")
     })
+}
+
+/// Adds files to a prompt: images as attachments, text files to the text.
+pub(super) fn attach(text: String, files: &[PathBuf]) -> Result<(String, Vec<Part>), Failure> {
+    let (mut text, mut images) = (text, Vec::new());
+    for path in files {
+        let name = path.display().to_string();
+        let fail = |why: &dyn std::fmt::Display| {
+            let message = format!("cannot attach {name}: {why}");
+            Failure::usage(message).hint("rye prompt --help")
+        };
+        let bytes = read_file(path).map_err(|error| fail(&error))?;
+        if attachment::image_type(&bytes).is_some() {
+            images.push(attachment::image(&name, &bytes).map_err(|why| fail(&why))?);
+            continue;
+        }
+        let content = String::from_utf8(bytes)
+            .ok()
+            .filter(|it| !it.contains('\0'));
+        let content = content.ok_or_else(|| fail(&"it is neither an image nor UTF-8 text"))?;
+        let (name, content) = (name.replace('"', "'"), content.trim_end_matches('\n'));
+        text = format!("{text}\n\n<file path=\"{name}\">\n{content}\n</file>");
+    }
+    Ok((text, images))
+}
+
+/// Reads a regular file; a pipe or a device may be endless.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    if metadata.len() > MAX_INPUT {
+        let most = MAX_INPUT / 1024 / 1024;
+        return Err(io::Error::other(format!("it is larger than {most} MiB")));
+    }
+    std::fs::read(path)
 }
 
 /// Combines arguments and input; `None` if both are empty.

@@ -1,0 +1,351 @@
+//! `rye session diff` and `rye session undo`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{TestEnv, assert_transcript, json, outcome};
+
+/// How long to wait for a command to start.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Runs a prompt with a script, and returns the session.
+fn prompt(env: &TestEnv, script: &str) -> String {
+    env.write("script.yaml", script);
+    let model = format!("scripted:{}", env.path("script.yaml").display());
+    let output = env.run(&["prompt", "go", "--model", &model, "--yes", "--json"]);
+    let outcome = outcome(&output);
+    assert_eq!(outcome["status"], "success", "{outcome}");
+    outcome["session"].as_str().unwrap().to_owned()
+}
+
+/// Continues a session whose model has given this many answers.
+fn continue_with(env: &TestEnv, session: &str, answers: usize, calls: &[(&str, Value)]) {
+    let given = "  - text: given\n".repeat(answers);
+    let script = script(calls).replacen("steps:\n", &format!("steps:\n{given}"), 1);
+    env.write("script.yaml", &script);
+    let model = format!("scripted:{}", env.path("script.yaml").display());
+    let args = ["prompt", "more", "--session", session, "--model", &model];
+    let output = env.run(&[&args[..], &["--yes"]].concat());
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// A script that calls tools, one after the other, and answers.
+fn script(calls: &[(&str, Value)]) -> String {
+    let mut steps = String::from("steps:\n");
+    for (name, args) in calls {
+        steps += &format!("  - tool_calls: [{{ name: {name}, args: {args} }}]\n");
+    }
+    steps + "  - text: done\n"
+}
+
+fn write(path: &str, content: &str) -> (&'static str, Value) {
+    (
+        "write",
+        serde_json::json!({ "path": path, "content": content }),
+    )
+}
+
+fn bash(command: &str) -> (&'static str, Value) {
+    ("bash", serde_json::json!({ "command": command }))
+}
+
+/// The changed files, with what happened to them.
+fn changed(env: &TestEnv, args: &[&str]) -> Vec<(String, String, String)> {
+    let output = env.run(&[&["session", "diff"], args, &["--json"]].concat());
+    let diff = json(&output);
+    let text = |file: &Value, key: &str| file[key].as_str().unwrap().to_owned();
+    let files = diff["files"].as_array().unwrap().iter();
+    let of = |file| {
+        (
+            text(file, "path"),
+            text(file, "change"),
+            text(file, "status"),
+        )
+    };
+    files.map(of).collect()
+}
+
+fn entry(path: &str, change: &str, status: &str) -> (String, String, String) {
+    (path.to_owned(), change.to_owned(), status.to_owned())
+}
+
+#[test]
+fn changes_of_tools_and_commands_are_shown_and_undone() {
+    let env = TestEnv::new();
+    env.write("project/a.txt", "one\ntwo\n");
+    env.write("project/gone.txt", "old\n");
+    env.write("project/.gitignore", "*.log\n");
+    let edit = serde_json::json!({ "path": "a.txt", "old": "two", "new": "2" });
+    let session = prompt(
+        &env,
+        &script(&[
+            ("edit", edit),
+            write("sub/new.txt", "new\n"),
+            bash("rm gone.txt; echo three >> a.txt; echo log > x.log; cat a.txt"),
+        ]),
+    );
+    let id = &session[..];
+    let transcript = env.transcript(&[
+        &format!("session diff {id}"),
+        &format!("session diff {id} --file sub"),
+        &format!("session undo {id}"),
+        &format!("session diff {id}"),
+        &format!("session diff {id} --turn 1 --file a.txt"),
+        &format!("session undo {id}"),
+        &format!("session diff {id} --turn 2"),
+        &format!("session undo {id} --file other.txt"),
+    ]);
+    assert_transcript!(transcript);
+    assert_eq!(env.read("project/a.txt"), "one\ntwo\n");
+    assert_eq!(env.read("project/gone.txt"), "old\n");
+    assert!(!env.path("project/sub/new.txt").exists());
+    // Ignored files are not tracked.
+    assert_eq!(env.read("project/x.log"), "log\n");
+}
+
+#[test]
+fn one_turn_or_one_file_can_be_undone() {
+    let env = TestEnv::new();
+    env.write("project/a.txt", "0\n");
+    let id = &prompt(
+        &env,
+        &script(&[write("a.txt", "1\n"), write("b.txt", "1\n")]),
+    );
+    continue_with(&env, id, 3, &[write("b.txt", "2\n"), write("c.txt", "2\n")]);
+
+    assert_eq!(
+        changed(&env, &[id, "--turn", "1"]),
+        [
+            entry("a.txt", "modified", "unchanged"),
+            entry("b.txt", "created", "changed_since"),
+        ]
+    );
+    // Only with --force, because turn 2 changed one of the files.
+    let refused = json(&env.run(&["session", "undo", id, "--turn", "1", "--json"]));
+    assert_eq!(refused["error"]["code"], "conflict");
+    assert_eq!(env.read("project/a.txt"), "1\n");
+    assert!(
+        env.run(&["session", "undo", id, "--turn", "2"])
+            .status
+            .success()
+    );
+    assert_eq!(env.read("project/b.txt"), "1\n");
+    assert!(!env.path("project/c.txt").exists());
+    assert!(
+        env.run(&["session", "undo", id, "--file", "a.txt"])
+            .status
+            .success()
+    );
+    assert_eq!(env.read("project/a.txt"), "0\n");
+    assert_eq!(
+        changed(&env, &[id]),
+        [entry("b.txt", "created", "unchanged")]
+    );
+}
+
+#[test]
+fn changes_of_the_user_are_not_lost() {
+    let env = TestEnv::new();
+    env.write("project/a.txt", "0\n");
+    let id = &prompt(
+        &env,
+        &script(&[write("a.txt", "1\n"), write("b.txt", "1\n")]),
+    );
+    env.write("project/a.txt", "mine\n");
+    let transcript = env.transcript(&[
+        &format!("session undo {id}"),
+        &format!("session undo {id} --force"),
+    ]);
+    assert_transcript!(transcript);
+    assert_eq!(env.read("project/a.txt"), "0\n");
+    assert!(!env.path("project/b.txt").exists());
+    // The replaced content is kept.
+    let blobs = env.path("user/.local/state/rye/blobs");
+    assert!(contains_file(&blobs, b"mine\n"), "{}", blobs.display());
+}
+
+/// Whether a directory has a file with this content.
+fn contains_file(dir: &std::path::Path, content: &[u8]) -> bool {
+    fs::read_dir(dir).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => contains_file(&path, content),
+            false => fs::read(&path).unwrap() == content,
+        }
+    })
+}
+
+#[test]
+fn edit_of_the_user_between_two_changes_is_a_conflict() {
+    let env = TestEnv::new();
+    env.write("project/a.txt", "0\n");
+    let id = &prompt(&env, &script(&[write("a.txt", "1\n")]));
+    env.write("project/a.txt", "mine\n");
+    continue_with(&env, id, 2, &[bash("echo 2 >> a.txt")]);
+    assert_eq!(
+        changed(&env, &[id]),
+        [entry("a.txt", "modified", "changed_between")]
+    );
+    assert!(!env.run(&["session", "undo", id]).status.success());
+    assert!(
+        env.run(&["session", "undo", id, "--turn", "2"])
+            .status
+            .success()
+    );
+    assert_eq!(env.read("project/a.txt"), "mine\n");
+}
+
+#[test]
+fn modes_are_restored_and_links_are_not_followed() {
+    let env = TestEnv::new();
+    env.write("project/run.sh", "#!/bin/sh\n");
+    env.write("project/dir/secret.txt", "0\n");
+    let run = env.path("project/run.sh");
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o755)).unwrap();
+    let id = &prompt(
+        &env,
+        &script(&[bash("rm run.sh"), bash("echo 1 > dir/secret.txt")]),
+    );
+    // The directory leads elsewhere now.
+    fs::rename(env.path("project/dir"), env.path("project/old")).unwrap();
+    env.write("elsewhere/secret.txt", "1\n");
+    std::os::unix::fs::symlink(env.path("elsewhere"), env.path("project/dir")).unwrap();
+    assert!(
+        !env.run(&["session", "undo", id, "--force"])
+            .status
+            .success()
+    );
+    assert_eq!(env.read("elsewhere/secret.txt"), "1\n");
+    assert!(
+        env.run(&["session", "undo", id, "--file", "run.sh"])
+            .status
+            .success()
+    );
+    assert_eq!(
+        fs::metadata(&run).unwrap().permissions().mode() & 0o777,
+        0o755
+    );
+}
+
+#[test]
+fn file_that_a_command_unhides_is_not_created_by_it() {
+    let env = TestEnv::new();
+    env.write("project/.gitignore", ".env\n");
+    env.write("project/.env", "KEY=1\n");
+    env.write("project/seen.txt", "1\n");
+    let id = &prompt(&env, &script(&[bash("echo seen.txt > .gitignore")]));
+    assert_eq!(
+        changed(&env, &[id]),
+        [entry(".gitignore", "modified", "unchanged")]
+    );
+    assert!(env.run(&["session", "undo", id]).status.success());
+    assert_eq!(env.read("project/.env"), "KEY=1\n");
+}
+
+#[test]
+fn changes_of_a_killed_command_are_found_and_undone() {
+    let env = TestEnv::new();
+    env.write("project/a.txt", "0\n");
+    env.write(
+        "script.yaml",
+        &script(&[bash(
+            "echo 1 > a.txt; echo 1 > b.txt; touch started; sleep 600",
+        )]),
+    );
+    let model = format!("scripted:{}", env.path("script.yaml").display());
+    let mut child = env
+        .command()
+        .args(["prompt", "go", "--model", &model, "--yes"])
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + DEADLINE;
+    while !env.path("project/started").exists() {
+        assert!(Instant::now() < until, "the command did not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let list = json(&env.run(&["session", "list", "--json"]));
+    let id = list["sessions"][0]["id"].as_str().unwrap();
+    assert_eq!(
+        changed(&env, &[id]),
+        [
+            entry("a.txt", "modified", "unchanged"),
+            entry("b.txt", "created", "unchanged"),
+            entry("started", "created", "unchanged"),
+        ]
+    );
+    let undone = json(&env.run(&["session", "undo", id, "--json"]));
+    assert_eq!(undone["restored"].as_array().unwrap().len(), 3);
+    assert_eq!(env.read("project/a.txt"), "0\n");
+    assert!(!env.path("project/b.txt").exists());
+    assert_eq!(changed(&env, &[id]), []);
+}
+
+#[test]
+fn a_thousand_files_are_undone() {
+    let env = TestEnv::new();
+    for number in 0..1000 {
+        env.write(&format!("project/src/{number}.txt"), &format!("{number}\n"));
+    }
+    let id = &prompt(
+        &env,
+        &script(&[bash("cd src; for f in *.txt; do echo changed > $f; done")]),
+    );
+    let undone = json(&env.run(&["session", "undo", id, "--json"]));
+    assert_eq!(
+        undone["restored"].as_array().unwrap().len(),
+        1000,
+        "{undone}"
+    );
+    for number in 0..1000 {
+        let text = env.read(&format!("project/src/{number}.txt"));
+        assert_eq!(text, format!("{number}\n"));
+    }
+}
+
+#[test]
+fn files_of_a_virtual_sandbox_are_shown_and_gone() {
+    let env = TestEnv::new();
+    env.write(
+        "script.yaml",
+        &script(&[write("a.txt", "1\n"), bash("echo 2 >> a.txt")]),
+    );
+    let model = format!("scripted:{}", env.path("script.yaml").display());
+    let args = [
+        "prompt",
+        "go",
+        "--model",
+        &model,
+        "--sandbox",
+        "virtual",
+        "--json",
+    ];
+    let outcome = outcome(&env.run(&args));
+    let id = outcome["session"].as_str().unwrap();
+    let diff = json(&env.run(&["session", "diff", id, "--json"]));
+    let shown = diff["files"][0]["diff"].as_str().unwrap();
+    assert!(shown.ends_with("+1\n+2\n"), "{shown}");
+    let refused = json(&env.run(&["session", "undo", id, "--json"]));
+    assert_eq!(refused["error"]["code"], "gone");
+}
+
+#[test]
+fn changes_of_a_task_belong_to_the_turn_that_started_it() {
+    let env = TestEnv::new();
+    env.write(
+        "project/child.yaml",
+        &script(&[write("t.txt", "by the task")]),
+    );
+    let task = serde_json::json!({ "prompt": "write it", "model": "scripted:child.yaml" });
+    let id = &prompt(&env, &script(&[("task", task)]));
+    assert_eq!(
+        changed(&env, &[id, "--turn", "1"]),
+        [entry("t.txt", "created", "unchanged")]
+    );
+    assert!(env.run(&["session", "undo", id]).status.success());
+    assert!(!env.path("project/t.txt").exists());
+}
