@@ -385,7 +385,7 @@ impl Engine {
                 let Some(sandbox) = self.sandbox_with_files(session).await? else {
                     return Ok(None);
                 };
-                let updated = before.update(&*sandbox, &*blobs).await;
+                let updated = before.update(&*sandbox, &*blobs, self.redactor()).await;
                 updated.map_err(|error| BlobError(error.to_string()))?
             }
         };

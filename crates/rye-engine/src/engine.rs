@@ -359,6 +359,11 @@ impl Engine {
         Ok((!is_gone).then_some(sandbox))
     }
 
+    /// Secrets to redact from all output.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.inner.redactor
+    }
+
     /// Commits an event of a session, outside of its threads.
     pub(crate) async fn record_event(
         &self,

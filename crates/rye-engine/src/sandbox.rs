@@ -359,6 +359,19 @@ pub trait Sandbox: Send + Sync + 'static {
     }
     /// Metadata of a file or directory.
     fn stat<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, FileInfo>;
+    /// Metadata of many files, each with its own result.
+    fn stat_many<'a>(
+        &'a self,
+        paths: &'a [String],
+    ) -> BoxFuture<'a, Vec<Result<FileInfo, SandboxError>>> {
+        Box::pin(async move {
+            let mut all = Vec::with_capacity(paths.len());
+            for path in paths {
+                all.push(self.stat(path).await);
+            }
+            all
+        })
+    }
     /// Creates a directory and its parents.
     fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()>;
     /// Removes a file, or a directory with its content.

@@ -117,7 +117,7 @@ pub async fn diff(
     let (changes, files) = selected(engine, session, selection).await?;
     let compared = match engine.compare_files(session, files.clone()).await {
         // The record shows the changes all the same.
-        Err(ChangeError::Gone(_)) => files.into_iter().map(unreadable).collect(),
+        Err(ChangeError::Gone(_)) => files.into_iter().map(ComparedFile::unreadable).collect(),
         compared => compared?,
     };
     let contents = engine.contents();
@@ -248,14 +248,6 @@ fn candidates(given: &str, workspace: Option<&str>) -> Vec<String> {
         .and_then(Path::to_str);
     all.extend(inside.map(str::to_owned));
     all
-}
-
-fn unreadable(file: ChangedFile) -> ComparedFile {
-    ComparedFile {
-        file,
-        status: FileStatus::Conflict(Conflict::Unreadable),
-        current: None,
-    }
 }
 
 fn change_kind(file: &ChangedFile) -> &'static str {

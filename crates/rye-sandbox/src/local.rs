@@ -205,6 +205,23 @@ impl Sandbox for LocalSandbox {
         })
     }
 
+    fn stat_many<'a>(
+        &'a self,
+        paths: &'a [String],
+    ) -> BoxFuture<'a, Vec<Result<FileInfo, SandboxError>>> {
+        let private = Arc::new(self.policy.private());
+        let local_paths = paths.iter().map(|it| self.local_path_with(it, &private));
+        let local_paths: Vec<_> = local_paths.collect();
+        Box::pin(async move {
+            let stat = move || local_paths.iter().map(LocalPath::info).collect::<Vec<_>>();
+            let fail = |error: tokio::task::JoinError| {
+                let error = unusable("the disk", &error.to_string());
+                vec![Err(error); paths.len()]
+            };
+            spawn_blocking(stat).await.unwrap_or_else(fail)
+        })
+    }
+
     fn walk<'a>(&'a self, walk: &'a WalkOptions) -> SandboxFuture<'a, WalkResult> {
         walk_files(self.files.clone(), walk.clone())
     }

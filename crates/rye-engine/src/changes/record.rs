@@ -177,7 +177,10 @@ impl ToolContext {
             Some(last) => Arc::clone(last),
             None => Arc::new(last_snapshot(&*engine.store, &root, blobs).await),
         };
-        let next = last.update(&*self.sandbox, blobs).await?.map(Arc::new);
+        let next = last
+            .update(&*self.sandbox, blobs, &self.redactor)
+            .await?
+            .map(Arc::new);
         *known = next.clone().or(Some(last));
         Ok(next)
     }

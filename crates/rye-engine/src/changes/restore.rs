@@ -11,11 +11,15 @@ use rye_protocol::{EventKind, FileChange, FileContent, SessionId};
 use super::{ChangedFile, is_same};
 use crate::blob::{BlobStore, SCHEME, parse_address};
 use crate::engine::Engine;
-use crate::sandbox::{Sandbox, SandboxError};
+use crate::sandbox::{FileInfo, ResolvedPath, Sandbox, SandboxError};
 use crate::store::StoreError;
 
 /// How many files are read or written at once.
 const PARALLEL: usize = 32;
+/// How many files are compared at once.
+const BATCH: usize = 256;
+/// Maximum size of a file that is read together with others, in bytes.
+const MAX_BATCHED: u64 = 256 * 1024;
 /// Maximum size of a file that is compared, in bytes.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
 
@@ -43,6 +47,20 @@ pub struct ComparedFile {
     pub status: FileStatus,
     /// The file now; none if it does not exist.
     pub current: Option<FileContent>,
+    /// Where the path leads; none if that is unknown.
+    resolved: Option<ResolvedPath>,
+}
+
+impl ComparedFile {
+    /// A change of a file that cannot be read now.
+    pub fn unreadable(file: ChangedFile) -> Self {
+        Self {
+            file,
+            status: FileStatus::Conflict(Conflict::Unreadable),
+            current: None,
+            resolved: None,
+        }
+    }
 }
 
 /// How a file is now, compared with the changes of a session.
@@ -105,9 +123,7 @@ impl Engine {
         files: Vec<ChangedFile>,
     ) -> Result<Vec<ComparedFile>, ChangeError> {
         let sandbox = self.files_of(session).await?;
-        let sandbox = &*sandbox;
-        let compared = stream::iter(files).map(|file| compare(file, sandbox));
-        Ok(compared.buffered(PARALLEL).collect().await)
+        Ok(compare(files, &*sandbox).await)
     }
 
     /// The kept content of a file.
@@ -225,65 +241,87 @@ impl Engine {
     }
 }
 
-/// Compares a changed file with the workspace.
-async fn compare(file: ChangedFile, sandbox: &dyn Sandbox) -> ComparedFile {
-    let resolved = sandbox.resolve_path(&file.path).await;
-    let conflict = |file, conflict, current| ComparedFile {
-        file,
-        status: FileStatus::Conflict(conflict),
-        current,
-    };
-    if resolved.path != file.path {
-        return conflict(file, Conflict::Link, None);
-    }
-    let Ok(current) = read_current(&file.path, sandbox).await else {
-        return conflict(file, Conflict::Unreadable, None);
-    };
-    if is_same(current.as_ref(), file.before.as_ref()) {
-        return ComparedFile {
-            file,
-            status: FileStatus::Restored,
-            current,
+/// Compares changed files with the workspace.
+async fn compare(files: Vec<ChangedFile>, sandbox: &dyn Sandbox) -> Vec<ComparedFile> {
+    let paths: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
+    let resolved = stream::iter(&paths).map(|path| sandbox.resolve_path(path));
+    let resolved: Vec<_> = resolved.buffered(PARALLEL).collect().await;
+    let current = read_current(&paths, sandbox).await;
+    let all = files.into_iter().zip(resolved).zip(current);
+    all.map(|((file, resolved), current)| {
+        let status = match &current {
+            _ if resolved.path != file.path => FileStatus::Conflict(Conflict::Link),
+            Ok(current) => status(&file, current.as_ref()),
+            Err(_) => FileStatus::Conflict(Conflict::Unreadable),
         };
-    }
+        ComparedFile {
+            file,
+            status,
+            current: current.ok().flatten(),
+            resolved: Some(resolved),
+        }
+    })
+    .collect()
+}
+
+/// How a file is, given its content.
+fn status(file: &ChangedFile, current: Option<&FileContent>) -> FileStatus {
     let not_kept = file.before.as_ref().is_some_and(|it| it.source.is_none());
-    if not_kept {
-        return conflict(file, Conflict::NotKept, current);
-    }
-    if !is_same(current.as_ref(), file.after.as_ref()) {
-        return conflict(file, Conflict::ChangedSince, current);
-    }
-    if file.is_interleaved {
-        return conflict(file, Conflict::ChangedBetween, current);
-    }
-    ComparedFile {
-        file,
-        status: FileStatus::Unchanged,
-        current,
+    if is_same(current, file.before.as_ref()) {
+        FileStatus::Restored
+    } else if not_kept {
+        FileStatus::Conflict(Conflict::NotKept)
+    } else if !is_same(current, file.after.as_ref()) {
+        FileStatus::Conflict(Conflict::ChangedSince)
+    } else if file.is_interleaved {
+        FileStatus::Conflict(Conflict::ChangedBetween)
+    } else {
+        FileStatus::Unchanged
     }
 }
 
-/// The file as it is now; none if it does not exist.
+/// The files as they are now; none if a file does not exist.
 async fn read_current(
-    path: &str,
+    paths: &[String],
     sandbox: &dyn Sandbox,
-) -> Result<Option<FileContent>, SandboxError> {
-    let info = match sandbox.stat(path).await {
-        Err(SandboxError::NotFound(_)) => return Ok(None),
-        info => info?,
-    };
-    let mut content = FileContent {
-        size: info.size,
-        hash: None,
-        source: None,
-        offset: 0,
-        executable: info.executable,
-    };
-    if info.size <= MAX_FILE {
-        let bytes = sandbox.read(path).await?;
-        content.hash = Some(Hash::digest(&bytes).to_hex());
+) -> Vec<Result<Option<FileContent>, SandboxError>> {
+    let mut all = Vec::with_capacity(paths.len());
+    for paths in paths.chunks(BATCH) {
+        let infos = sandbox.stat_many(paths).await;
+        let is_read = |(_, info): &(&String, &Result<FileInfo, SandboxError>)| {
+            info.as_ref()
+                .is_ok_and(|it| !it.is_dir && it.size <= MAX_BATCHED)
+        };
+        let to_read = paths.iter().zip(&infos).filter(is_read);
+        let to_read: Vec<_> = to_read.map(|(path, _)| path.clone()).collect();
+        let read = sandbox.read_many(&to_read, MAX_BATCHED).await;
+        let mut read: HashMap<_, _> = to_read.into_iter().zip(read).collect();
+        for (path, info) in paths.iter().zip(infos) {
+            let mut bytes = read.remove(path);
+            if let Ok(info) = &info
+                && bytes.is_none()
+                && !info.is_dir
+                && info.size <= MAX_FILE
+            {
+                bytes = Some(sandbox.read(path).await);
+            }
+            let content = match (info, bytes) {
+                (Err(SandboxError::NotFound(_)), _) => Ok(None),
+                (Err(error), _) | (Ok(_), Some(Err(error))) => Err(error),
+                (Ok(info), bytes) => Ok(Some(FileContent {
+                    size: info.size,
+                    hash: bytes
+                        .and_then(Result::ok)
+                        .map(|it| Hash::digest(it).to_hex()),
+                    source: None,
+                    offset: 0,
+                    executable: info.executable,
+                })),
+            };
+            all.push(content);
+        }
     }
-    Ok(Some(content))
+    all
 }
 
 /// Restores a file.
@@ -299,11 +337,9 @@ async fn restore(
             removed => removed,
         };
     };
-    let resolved = sandbox.resolve_path(path).await;
-    if resolved.path != path {
-        return Err(SandboxError::PathChanged(path.to_owned()));
-    }
-    sandbox.write_resolved(path, &resolved, bytes).await?;
+    let changed = || SandboxError::PathChanged(path.to_owned());
+    let resolved = it.resolved.as_ref().ok_or_else(changed)?;
+    sandbox.write_resolved(path, resolved, bytes).await?;
     let executable = it.file.before.as_ref().is_some_and(|it| it.executable);
     let was_executable = it.current.as_ref().is_some_and(|it| it.executable);
     if executable != was_executable {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lillux::Hash;
+use lillux::redact::Redactor;
 use rye_protocol::{FileChange, FileContent};
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +72,15 @@ impl KnownFile {
             && self.content.executable == info.executable
     }
 
+    /// Whether the file on disk is one whose content was not kept, and shows no change.
+    fn is_skipped(&self, info: &FileInfo) -> bool {
+        self.content.hash.is_none()
+            && self.modified == info.modified
+            && self.changed == info.changed
+            && self.content.size == info.size
+            && self.content.executable == info.executable
+    }
+
     /// Whether nothing shows that the other one differs.
     fn is_same(&self, other: &Self) -> bool {
         if self.content.hash.is_some() || other.content.hash.is_some() {
@@ -116,6 +126,7 @@ impl Snapshot {
         &self,
         sandbox: &dyn Sandbox,
         blobs: &dyn BlobStore,
+        redactor: &Redactor,
     ) -> Result<Option<Self>, SnapshotError> {
         let recent = earliest_change();
         let Some(found) = list(sandbox, &self.files).await? else {
@@ -128,13 +139,15 @@ impl Snapshot {
         let mut to_read = Vec::new();
         for info in found {
             match self.files.get(&info.path) {
-                Some(known) if known.is_unchanged(&info) => {
+                Some(known) if known.is_unchanged(&info) || known.is_skipped(&info) => {
                     next.files.insert(info.path, known.clone());
                 }
                 _ => to_read.push(info),
             }
         }
-        let mut content = self.read(&mut next, to_read, recent, sandbox).await?;
+        let mut content = self
+            .read(&mut next, to_read, recent, (sandbox, redactor))
+            .await?;
         let removed = self.files.keys().filter(|it| !next.files.contains_key(*it));
         let removed: Vec<_> = removed.cloned().collect();
         if content.paths.is_empty() && removed.is_empty() {
@@ -173,7 +186,7 @@ impl Snapshot {
         next: &mut Self,
         mut to_read: Vec<FileInfo>,
         recent: u64,
-        sandbox: &dyn Sandbox,
+        (sandbox, redactor): (&dyn Sandbox, &Redactor),
     ) -> Result<NewContent, SnapshotError> {
         let kept = |file: &KnownFile| file.content.hash.as_ref().map_or(0, |_| file.content.size);
         let mut total: u64 = next.files.values().map(kept).sum();
@@ -189,7 +202,9 @@ impl Snapshot {
                 batch.push(info);
             }
             let is_kept = |info: &FileInfo, total: u64| {
-                info.size <= MAX_FILE && total.saturating_add(info.size) <= MAX_TOTAL
+                info.size <= MAX_FILE
+                    && !is_dotenv(&info.path)
+                    && total.saturating_add(info.size) <= MAX_TOTAL
             };
             let mut planned = total;
             let paths: Vec<_> = batch
@@ -218,6 +233,8 @@ impl Snapshot {
                     is_recent: info.changed >= recent,
                 };
                 match bytes.remove(&info.path) {
+                    // A copy of a secret must not outlive the file.
+                    Some(Ok(bytes)) if has_secret(&bytes, redactor) => {}
                     Some(Ok(bytes)) => {
                         file.content.size = bytes.len() as u64;
                         file.content.hash = Some(Hash::digest(&bytes).to_hex());
@@ -327,6 +344,18 @@ struct NewContent {
     /// Files that differ from the previous snapshot.
     paths: BTreeSet<String>,
     bytes: Vec<u8>,
+}
+
+/// Whether a file is one in which people keep secrets.
+fn is_dotenv(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name == ".env" || name.starts_with(".env.")
+}
+
+/// Whether a content contains a secret that Rye knows.
+fn has_secret(bytes: &[u8], redactor: &Redactor) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    redactor.redact(&text) != text
 }
 
 fn packed(path: &str, file: &KnownFile) -> PackedFile {

@@ -423,3 +423,30 @@ fn fork_replays_without_differences() {
     assert_eq!(replayed["differences"], serde_json::json!([]), "{replayed}");
     assert_eq!(replayed["prompts"], 1, "{replayed}");
 }
+
+#[test]
+fn full_history_has_all_text_and_the_ids_of_entries() {
+    let env = env_after_init();
+    env.write(
+        "project/agent.yaml",
+        "steps:\n  - tool_calls: [{ name: bash, args: { command: 'seq 3' } }]\n  - text: counted\n",
+    );
+    let session = field(&env.run(&[PROMPT, &["--json"]].concat()), "session");
+    let shown = env.run(&["session", "show", &session, "--full"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("\n    1\n    2\n    3\n"), "{shown}");
+    let user = shown.lines().find(|line| line.ends_with(" user")).unwrap();
+    let entry = user.split_whitespace().next().unwrap();
+    let forked = env.run(&["session", "fork", &session, "--at", entry]);
+    assert!(forked.status.success(), "{forked:?}");
+}
+
+#[test]
+fn resume_without_waiting_ends_at_the_gate() {
+    let env = env_after_init();
+    let waiting = WaitingPrompt::start(&env);
+    let session = waiting.session();
+    waiting.kill();
+    let resumed = env.run(&["session", "resume", &session, "--no-wait"]);
+    assert_eq!(resumed.status.code(), Some(5), "{resumed:?}");
+}
