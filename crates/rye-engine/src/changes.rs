@@ -379,15 +379,14 @@ impl Engine {
             return Ok(None);
         };
         let next = record.snapshot_after(command);
-        let after = match next {
-            Some((_, source)) => load(source).await.ok(),
-            None => {
-                let Some(sandbox) = self.sandbox_with_files(session).await? else {
-                    return Ok(None);
-                };
-                let updated = before.update(&*sandbox, &*blobs, self.redactor()).await;
-                updated.map_err(|error| BlobError(error.to_string()))?
-            }
+        let after = if let Some((_, source)) = next {
+            load(source).await.ok()
+        } else {
+            let Some(sandbox) = self.sandbox_with_files(session).await? else {
+                return Ok(None);
+            };
+            let updated = before.update(&*sandbox, &*blobs, self.redactor()).await;
+            updated.map_err(|error| BlobError(error.to_string()))?
         };
         let since = command.at.0.saturating_mul(NANOS_PER_MILLI);
         let since = since.saturating_sub(CLOCK_STEP_NANOS);

@@ -135,14 +135,11 @@ pub async fn diff(
 
 /// The command that undoes the selected changes of a session.
 pub fn undo_command(session: &SessionId, selection: &Selection) -> String {
-    let mut command = format!("rye session undo {}", session.short());
-    if let Some(turn) = selection.turn {
-        command += &format!(" --turn {turn}");
-    }
-    if let Some(path) = &selection.path {
-        command += &format!(" --file {}", lillux::shell_word(Path::new(path)));
-    }
-    command
+    let turn = selection.turn.map(|turn| format!(" --turn {turn}"));
+    let path = selection.path.as_ref();
+    let path = path.map(|path| format!(" --file {}", lillux::shell_word(Path::new(path))));
+    let (turn, path) = (turn.unwrap_or_default(), path.unwrap_or_default());
+    format!("rye session undo {}{turn}{path}", session.short())
 }
 
 /// Undoes the selected changes of a session. If a file is in conflict, changes nothing, unless

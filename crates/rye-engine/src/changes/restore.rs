@@ -365,15 +365,13 @@ impl Contents {
         let hash = content.source.as_deref().and_then(parse_address);
         let hash = hash.ok_or_else(missing)?;
         let known = self.blobs.lock().get(&hash).map(Arc::clone);
-        let blob = match known {
-            Some(blob) => blob,
-            None => {
-                let store = self.store.as_ref().ok_or_else(missing)?;
-                let blob = store.get(&hash).await?.ok_or_else(missing)?;
-                let blob = Arc::new(blob);
-                self.blobs.lock().insert(hash, Arc::clone(&blob));
-                blob
-            }
+        let blob = if let Some(blob) = known {
+            blob
+        } else {
+            let store = self.store.as_ref().ok_or_else(missing)?;
+            let blob = Arc::new(store.get(&hash).await?.ok_or_else(missing)?);
+            self.blobs.lock().insert(hash, Arc::clone(&blob));
+            blob
         };
         let start = usize::try_from(content.offset).unwrap_or(usize::MAX);
         let size = usize::try_from(content.size).unwrap_or(usize::MAX);

@@ -34,11 +34,11 @@ fn continue_with(env: &TestEnv, session: &str, answers: usize, calls: &[(&str, V
 
 /// A script that calls tools, one after the other, and answers.
 fn script(calls: &[(&str, Value)]) -> String {
-    let mut steps = String::from("steps:\n");
-    for (name, args) in calls {
-        steps += &format!("  - tool_calls: [{{ name: {name}, args: {args} }}]\n");
-    }
-    steps + "  - text: done\n"
+    let step = |(name, args): &(&str, Value)| {
+        format!("  - tool_calls: [{{ name: {name}, args: {args} }}]\n")
+    };
+    let steps: String = calls.iter().map(step).collect();
+    format!("steps:\n{steps}  - text: done\n")
 }
 
 fn write(path: &str, content: &str) -> (&'static str, Value) {
@@ -171,9 +171,10 @@ fn changes_of_the_user_are_not_lost() {
 fn contains_file(dir: &std::path::Path, content: &[u8]) -> bool {
     fs::read_dir(dir).unwrap().any(|entry| {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => contains_file(&path, content),
-            false => fs::read(&path).unwrap() == content,
+        if path.is_dir() {
+            contains_file(&path, content)
+        } else {
+            fs::read(&path).unwrap() == content
         }
     })
 }
