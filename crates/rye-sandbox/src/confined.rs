@@ -743,10 +743,10 @@ impl Sandbox for ConfinedSandbox {
     }
 
     fn set_executable<'a>(&'a self, path: &'a str, executable: bool) -> SandboxFuture<'a, ()> {
-        Box::pin(async move {
-            self.check_writable(path)?;
-            let path = self.host_path(path);
-            self.local.set_executable(&path, executable).await
+        let given = path.to_owned();
+        let operation = FileOperation::SetExecutable(path.to_owned(), executable);
+        self.on_files(operation, &[], move |files| {
+            files.set_executable(&given, executable)
         })
     }
 

@@ -209,16 +209,14 @@ impl Sandbox for LocalSandbox {
         &'a self,
         paths: &'a [String],
     ) -> BoxFuture<'a, Vec<Result<FileInfo, SandboxError>>> {
-        let private = Arc::new(self.policy.private());
-        let local_paths = paths.iter().map(|it| self.local_path_with(it, &private));
-        let local_paths: Vec<_> = local_paths.collect();
+        let (files, count, paths) = (self.files.clone(), paths.len(), paths.to_vec());
         Box::pin(async move {
-            let stat = move || local_paths.iter().map(LocalPath::info).collect::<Vec<_>>();
             let fail = |error: tokio::task::JoinError| {
                 let error = unusable("the disk", &error.to_string());
-                vec![Err(error); paths.len()]
+                vec![Err(error); count]
             };
-            spawn_blocking(stat).await.unwrap_or_else(fail)
+            let stat = spawn_blocking(move || files.stat_many(&paths));
+            stat.await.unwrap_or_else(fail)
         })
     }
 
@@ -263,8 +261,8 @@ impl Sandbox for LocalSandbox {
     }
 
     fn set_executable<'a>(&'a self, path: &'a str, executable: bool) -> SandboxFuture<'a, ()> {
-        let path = self.local_path(path);
-        blocking(move || path.set_executable(executable))
+        let (files, path) = (self.files.clone(), path.to_owned());
+        blocking(move || files.set_executable(&path, executable))
     }
 
     fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()> {

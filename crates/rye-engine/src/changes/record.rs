@@ -105,12 +105,13 @@ impl ToolContext {
     }
 
     /// Keeps the state of the workspace before a command. `None` if there is no blob store, or if
-    /// the workspace is too large or on another machine.
+    /// the workspace is too large, on another machine or reviewed.
     pub(crate) async fn before_command(&self) -> Result<Option<BeforeCommand>, SandboxError> {
         let Some(blobs) = self.blobs() else {
             return Ok(None);
         };
-        if self.sandbox.kind() == SandboxKind::Remote {
+        // In review mode, a person approves the changes before the workspace has them.
+        if self.sandbox.kind() == SandboxKind::Remote || self.sandbox.review().is_some() {
             return Ok(None);
         }
         let started_at = earliest_change();

@@ -127,6 +127,16 @@ impl LocalFiles {
         self.path(path).info()
     }
 
+    pub(crate) fn stat_many(&self, paths: &[String]) -> Vec<Result<FileInfo, SandboxError>> {
+        let private = Arc::new(self.policy.private());
+        let stat = |path: &String| self.path_with(path, &private).info();
+        paths.iter().map(stat).collect()
+    }
+
+    pub(crate) fn set_executable(&self, path: &str, executable: bool) -> Result<(), SandboxError> {
+        self.path(path).set_executable(executable)
+    }
+
     pub(crate) fn mkdir(&self, path: &str) -> Result<(), SandboxError> {
         let path = self.path(path);
         let created = PathPolicy::create_dir(&path.real()?);

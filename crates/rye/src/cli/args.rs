@@ -20,9 +20,9 @@ use rye_host::settings::Color;
 pub(crate) use config::{AcceptArgs, ConfigCommand};
 pub(crate) use engine::{
     ApprovalScope, ChatArgs, CompactArgs, DiffArgs, ExportSessionArgs, ForkArgs, GateArgs,
-    GateCommand, ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, ReviewArgs,
-    SandboxCommand, SandboxRunArgs, SandboxServeArgs, SelectionArgs, SessionArgs, SessionCommand,
-    ShowSessionArgs, ThreadArgs, TitleArgs, UndoArgs, VerifySessionArgs,
+    GateCommand, ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, ReviewArgs, SandboxCommand,
+    SandboxRunArgs, SandboxServeArgs, SelectionArgs, SessionArgs, SessionCommand, ShowSessionArgs,
+    ThreadArgs, TitleArgs, UndoArgs, VerifySessionArgs,
 };
 pub(crate) use execute::{
     CallOptions, CarryOutArgs, ExecuteArgs, RunCommand, TailArgs, ToolSandboxChoice, TraceChoice,

@@ -209,6 +209,9 @@ fn perform(
         FileOperation::Stat(path) => json!(files.stat(&path)?),
         FileOperation::Mkdir(path) => done(files.mkdir(&path))?,
         FileOperation::Rm(path) => done(files.rm(&path))?,
+        FileOperation::SetExecutable(path, executable) => {
+            done(files.set_executable(&path, executable))?
+        }
     };
     Ok((value, Vec::new()))
 }
