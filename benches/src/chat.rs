@@ -18,6 +18,10 @@ const STARTS: usize = 31;
 const KEYS: usize = 60;
 /// Time between two keys: faster than anyone types.
 const KEY_INTERVAL: Duration = Duration::from_millis(10);
+/// Lines of the conversation before keys are pressed.
+const HISTORY_LINES: u32 = 100_000;
+/// Budget of a key until it is on the screen, in seconds.
+const KEY_LATENCY: f64 = 0.005;
 /// How long the chat is idle.
 const IDLE: Duration = Duration::from_secs(5);
 /// CPU budget of the idle period, in seconds.
@@ -29,7 +33,7 @@ const STREAM_CPU: f64 = 0.05;
 /// Start, typing, idling and streaming.
 pub fn run() -> Result<Vec<Row>> {
     let home = home()?;
-    let mut rows = vec![start(&home)?, typing(&home)?];
+    let mut rows = vec![start(&home)?, typing(&home)?, typing_after_history(&home)?];
     rows.extend(idle(&home)?);
     rows.push(stream(&home)?);
     Ok(rows)
@@ -57,6 +61,15 @@ fn home() -> Result<TempDir> {
         "steps": [{ "text": markdown_page(), "chunk_chars": 4, "chunk_ms": 4 }, { "text": "the end" }],
     });
     fs::write(home.path().join("project/words.yaml"), words.to_string())?;
+    let history: Vec<_> = (1..=HISTORY_LINES)
+        .map(|it| format!("line {it}\n\n"))
+        .collect();
+    let history =
+        serde_json::json!({ "steps": [{ "text": history.concat() }, { "text": "the end" }] });
+    fs::write(
+        home.path().join("project/history.yaml"),
+        history.to_string(),
+    )?;
     Ok(home)
 }
 
@@ -108,6 +121,18 @@ fn typing(home: &TempDir) -> Result<Row> {
     let times = (median(quiet), median(busy));
     let what = "chat: key latency during 100,000 lines vs. idle";
     Ok(Row::time(what, times, 2.0))
+}
+
+/// Latency of a key in a conversation of 100,000 lines, compared with the budget.
+fn typing_after_history(home: &TempDir) -> Result<Row> {
+    let chat = Terminal::open(home, &["--model", "scripted:history.yaml"])?;
+    chat.until("ready")?;
+    chat.press("go\r")?;
+    chat.until(&format!("line {HISTORY_LINES}"))?;
+    chat.until_last("ready")?;
+    let times = (KEY_LATENCY, median(key_latencies(&chat, KEYS)?));
+    let what = "chat: key latency after 100,000 lines vs. budget";
+    Ok(Row::time(what, times, 1.0))
 }
 
 /// Latency of each of `count` keys.

@@ -7,9 +7,13 @@ mod keys;
 mod on_event;
 mod view;
 
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use rye_engine::protocol::{ActionId, Gate, GateId, PromptId, QueueMode};
+use rye_engine::protocol::{
+    ActionId, Entry, EntryId, Gate, GateId, PromptId, QueueMode, SessionId, Thread,
+};
+use rye_engine::sandbox::{Confinement, FileAccess};
 use serde_json::Value;
 
 use crate::block::Block;
@@ -17,6 +21,7 @@ use crate::command::Command;
 use crate::completion::{self, Completions, Menu};
 use crate::editor::Editor;
 use crate::pane::Pane;
+use crate::shell::{self, KillHandle};
 use crate::text::Line;
 
 pub(crate) use view::{Size, dollars};
@@ -24,6 +29,13 @@ pub(crate) use view::{Size, dollars};
 /// How long a gate must be on the screen before a key answers it: keys pressed earlier were
 /// not meant for it.
 pub(crate) const GATE_GRACE: Duration = Duration::from_millis(400);
+
+/// Hint that only one command of the user runs at a time.
+pub(crate) const STILL_RUNNING: &str = "a command is still running: stop it with Esc";
+
+/// A longer pasted text is shown as a mark.
+const MAX_PASTED_LINES: usize = 10;
+const MAX_PASTED_CHARS: usize = 2000;
 
 /// Hint that a draft was moved to the prompt history.
 const DRAFT_SAVED: &str = "draft saved: press Up to restore it";
@@ -45,6 +57,10 @@ pub(crate) enum Effect {
         value: Value,
     },
     Command(Command),
+    /// Run a command of the user.
+    Shell(RunningShell),
+    /// Return to the last prompt: continue in a fork from before it, with its text as the draft.
+    EditLastPrompt,
     /// Open the draft in the user's editor.
     OpenEditor,
     /// Clear the screen and paint the current thread.
@@ -61,6 +77,43 @@ pub(crate) struct SessionInfo {
     /// Context window of the model, in tokens.
     pub(crate) context_window: Option<u64>,
     pub(crate) workspace: std::path::PathBuf,
+    /// What the sandbox confines; unknown until the session is open.
+    pub(crate) confinement: Option<Confinement>,
+    /// The git branch of the workspace.
+    pub(crate) branch: Option<String>,
+    /// The title of a session that has one.
+    pub(crate) title: Option<String>,
+}
+
+impl SessionInfo {
+    /// Whether the tools work on the files of the workspace on this machine.
+    pub(crate) fn shows_workspace(&self) -> bool {
+        let files = self.confinement.as_ref().map(|it| it.files);
+        files.is_some_and(|files| files != FileAccess::Memory) && self.sandbox != "remote"
+    }
+}
+
+/// A session to show instead of the current one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpenRequest {
+    /// The session; `None` for a new one.
+    pub(crate) session: Option<SessionId>,
+    /// Text for the input.
+    pub(crate) draft: String,
+}
+
+/// A command that the user runs with `!`.
+#[derive(Debug, Clone)]
+pub(crate) struct RunningShell {
+    pub(crate) thread: String,
+    pub(crate) line: String,
+    pub(crate) handle: KillHandle,
+}
+
+impl PartialEq for RunningShell {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.thread, &self.line) == (&other.thread, &other.line)
+    }
 }
 
 /// A gate that waits for a decision.
@@ -70,6 +123,22 @@ pub(crate) struct PendingGate {
     answerable_from: Option<Instant>,
     /// Answered here; the closing event has not arrived yet.
     answered: bool,
+}
+
+/// A text for a gate that the user types into the input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum GateInput {
+    /// New arguments of the call.
+    Arguments(GateId),
+    /// Why the call is denied.
+    Reason(GateId),
+}
+
+impl GateInput {
+    fn gate(&self) -> &GateId {
+        let (Self::Arguments(gate) | Self::Reason(gate)) = self;
+        gate
+    }
 }
 
 /// State of the chat.
@@ -92,12 +161,32 @@ pub(crate) struct App {
     /// Whether the last answer to a gate was refused. The gate is then shown again.
     pub(crate) is_answer_refused: bool,
     menu: Option<Menu>,
-    /// The gate whose arguments the input edits instead of a prompt.
-    edited_gate: Option<GateId>,
+    /// What the input is for, if it is not a prompt.
+    gate_input: Option<GateInput>,
     /// Shown in place of the status line until the next key.
     hint: Option<Line>,
     /// Ctrl-C was pressed once; a second one quits.
     quit_pending: bool,
+    /// Esc was pressed once; a second one returns to the last prompt.
+    edit_pending: bool,
+    /// The menu was opened by a command without an argument.
+    is_picking: bool,
+    /// Pasted texts that the input shows as a short mark, with the mark.
+    pastes: Vec<(String, String)>,
+    /// The command of the user that is running.
+    pub(crate) shell: Option<RunningShell>,
+    /// Role of the next prompts.
+    pub(crate) role: Option<String>,
+    /// Approvals that hold for more than one call.
+    pub(crate) approvals: Vec<String>,
+    /// A session that the event loop must open.
+    pub(crate) open_request: Option<OpenRequest>,
+    /// Whether the terminal has the focus; `None` if it does not say.
+    pub(crate) is_focused: Option<bool>,
+    /// What to tell the user who looks elsewhere.
+    pub(crate) alert: Option<String>,
+    /// A turn has ended, so files of the workspace may have changed.
+    pub(crate) workspace_changed: bool,
     pub(crate) spinner_frame: usize,
 }
 
@@ -173,22 +262,89 @@ impl App {
         self.hint.take()
     }
 
-    /// Inserts pasted text.
+    /// Inserts pasted text; a long one as a mark that stands for it.
     pub(crate) fn insert_text(&mut self, text: &str) {
         self.hint = None;
         self.quit_pending = false;
-        self.editor.insert(text);
+        self.edit_pending = false;
+        let lines = text.lines().count();
+        let is_long = lines > MAX_PASTED_LINES || text.chars().count() > MAX_PASTED_CHARS;
+        if is_long && self.gate_input.is_none() {
+            let number = self.pastes.len() + 1;
+            let mark = format!("[pasted text {number}: {lines} lines]");
+            self.editor.insert(&mark);
+            self.pastes.push((mark, text.to_owned()));
+        } else {
+            self.editor.insert(text);
+        }
         self.update_menu();
+    }
+
+    /// A text with the pasted texts in place of their marks.
+    pub(crate) fn expand_pastes(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (mark, pasted) in &self.pastes {
+            text = text.replace(mark, pasted);
+        }
+        text
+    }
+
+    /// Opens the menu of a command's arguments.
+    pub(crate) fn open_picker(&mut self, command: &str) {
+        if !self.editor.is_empty() {
+            return;
+        }
+        self.editor.set_text(&format!("/{command} "));
+        self.is_picking = true;
+        self.update_menu();
+        if self.menu.is_none() {
+            self.editor.set_text("");
+            self.set_hint("there is nothing to choose from");
+        }
+    }
+
+    /// Shows the history that a fork has in common with the original: no event tells it.
+    pub(crate) fn show_inherited(&mut self, threads: &[(Thread, Vec<Entry>)], last: &EntryId) {
+        let key = self.pane().key.clone();
+        let thread = threads.iter().find(|(thread, _)| thread.key == key);
+        let entries = thread.map_or(&[][..], |(_, entries)| entries.as_slice());
+        let count = entries.iter().position(|entry| entry.id == *last);
+        for entry in entries.iter().take(count.map_or(0, |at| at + 1)) {
+            self.pane_mut().on_entry(entry);
+        }
+    }
+
+    /// Replaces the session that the chat shows. The input and its history stay.
+    pub(crate) fn reset(&mut self, thread: &str, draft: &str) {
+        let mut editor = std::mem::take(&mut self.editor);
+        if !draft.is_empty() {
+            editor.set_text(draft);
+        }
+        let info = SessionInfo {
+            workspace: self.info.workspace.clone(),
+            ..SessionInfo::default()
+        };
+        let notes = std::mem::take(&mut self.pane_mut().notes);
+        *self = Self {
+            editor,
+            completions: std::mem::take(&mut self.completions),
+            expanded: self.expanded,
+            pastes: std::mem::take(&mut self.pastes),
+            role: self.role.take(),
+            is_focused: self.is_focused,
+            ..Self::new(info, thread)
+        };
+        self.pane_mut().notes = notes;
     }
 
     /// Sends the text of the input.
     pub(crate) fn send(&mut self, mode: Option<QueueMode>, now: Instant) -> Vec<Effect> {
         self.menu = None;
-        if self.editor.text().trim().is_empty() {
-            return Vec::new();
-        }
-        if let Some(gate) = self.edited_gate.clone() {
-            return self.send_arguments(gate);
+        match self.gate_input.clone() {
+            Some(GateInput::Arguments(gate)) => return self.send_arguments(gate),
+            Some(GateInput::Reason(gate)) => return self.send_denial(gate),
+            None if self.editor.text().trim().is_empty() => return Vec::new(),
+            None => {}
         }
         let text = self.editor.take_text();
         self.submit(&text, mode, now)
@@ -201,6 +357,13 @@ impl App {
         mode: Option<QueueMode>,
         now: Instant,
     ) -> Vec<Effect> {
+        if let Some(line) = text.trim().strip_prefix('!')
+            && !line.trim().is_empty()
+            && !self.plain
+            && self.text_answer(text, now).is_none()
+        {
+            return self.run_shell(line.trim());
+        }
         if let Some(line) = text.trim_start().strip_prefix('/')
             && !line.starts_with('/')
             && !text.trim().contains('\n')
@@ -214,16 +377,67 @@ impl App {
                 }
             };
         }
-        if let Some(decision) = self.text_answer(text, now) {
+        let text = self.expand_pastes(text);
+        if let Some(decision) = self.text_answer(&text, now) {
             return vec![decision];
         }
-        vec![self.prompt(text.to_owned(), mode)]
+        vec![self.prompt(text, mode)]
+    }
+
+    /// Starts a command of the user.
+    fn run_shell(&mut self, line: &str) -> Vec<Effect> {
+        if self.shell.is_some() {
+            self.set_hint(STILL_RUNNING);
+            self.editor.set_text(&format!("!{line}"));
+            return Vec::new();
+        }
+        let running = RunningShell {
+            thread: self.pane().key.clone(),
+            line: self.expand_pastes(line),
+            handle: KillHandle::default(),
+        };
+        self.shell = Some(running.clone());
+        vec![Effect::Shell(running)]
+    }
+
+    /// A command of the user has ended.
+    pub(crate) fn on_shell_ended(
+        &mut self,
+        thread: &str,
+        line: &str,
+        output: &str,
+        status: ExitStatus,
+    ) {
+        self.shell = None;
+        let ending = match status.code() {
+            Some(code) => format!("exit code {code}"),
+            None => "killed".to_owned(),
+        };
+        let Some(pane) = self.panes.iter_mut().find(|pane| pane.key == thread) else {
+            return;
+        };
+        pane.notes.push(shell::note(line, output, &ending));
+        pane.add(Block::Shell {
+            line: line.to_owned(),
+            output: output.to_owned(),
+            ending: (!status.success()).then_some(ending),
+        });
     }
 
     fn command(&mut self, command: Command, text: &str) -> Vec<Effect> {
         match command {
             Command::Quit => vec![Effect::Quit],
-            Command::Thread(key) => self.switch_thread(&key),
+            // A choice that can be made with the keyboard needs no entry in the transcript.
+            Command::Model(None)
+            | Command::Sessions(None)
+            | Command::Role(None)
+            | Command::Skill(None)
+            | Command::Thread(None)
+                if !self.plain =>
+            {
+                vec![Effect::Command(command)]
+            }
+            Command::Thread(Some(key)) => self.switch_thread(&key),
             Command::Steer(text) => vec![self.prompt(text, Some(QueueMode::Steer))],
             other => {
                 self.add_block(Block::Command(text.trim().to_owned()));
@@ -236,12 +450,15 @@ impl App {
         let pane = self.pane_mut();
         pane.unconfirmed += 1;
         let thread = pane.key.clone();
+        let mut parts = std::mem::take(&mut pane.notes);
+        parts.push(text);
+        let text = parts.join("\n\n");
         Effect::Prompt { thread, text, mode }
     }
 
     /// Updates the completion menu for the word at the cursor.
     fn update_menu(&mut self) {
-        let edits_prompt = !self.is_editing_arguments() && !self.editor.is_searching();
+        let edits_prompt = self.gate_input.is_none() && !self.editor.is_searching();
         let before = self.editor.text_before_cursor();
         let menu = || completion::menu(before, &self.completions);
         self.menu = edits_prompt.then(menu).flatten();

@@ -7,10 +7,18 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::highlight;
 use crate::markdown;
-use crate::text::{BOLD, CONTINUATION, CYAN, DIM, GREEN, Line, PLAIN, RED, YELLOW};
+use crate::text::{BOLD, CONTINUATION, CYAN, DIM, GREEN, Line, MAGENTA, PLAIN, RED, YELLOW};
 
 /// Lines of a diff that are shown with a call.
 const DIFF_LINES: usize = 24;
+/// Lines of the output that are shown with a collapsed command.
+const PREVIEW_LINES: usize = 3;
+/// Lines of the output that are shown with a collapsed command that failed.
+const FAILED_PREVIEW_LINES: usize = 8;
+/// Lines of a prompt that are shown.
+const PROMPT_LINES: usize = 30;
+/// Lines of the output of the user's own command.
+const SHELL_LINES: usize = 20;
 /// Lines of a tool's output that are shown when it is expanded.
 const OUTPUT_LINES: usize = 400;
 
@@ -27,6 +35,12 @@ pub(crate) enum Block {
     ExpandedCall(FinishedCall),
     /// A slash command of the user.
     Command(String),
+    /// A command that the user ran, and how it failed.
+    Shell {
+        line: String,
+        output: String,
+        ending: Option<String>,
+    },
     /// A heading, and names with their descriptions.
     List(&'static str, Vec<(String, String)>),
     Notice(Vec<Line>),
@@ -42,6 +56,8 @@ pub(crate) struct FinishedCall {
     pub(crate) args: Value,
     pub(crate) status: ResultStatus,
     pub(crate) text: String,
+    /// The changes that the tool made, as a unified diff.
+    pub(crate) diff: Option<String>,
 }
 
 impl Block {
@@ -56,7 +72,15 @@ impl Block {
             _ => vec![Line::default()],
         };
         match self {
-            Self::Prompt(text) => lines.extend(marked("› ", CYAN, BOLD, text, width)),
+            Self::Prompt(text) => {
+                let mut prompt = marked("› ", CYAN, BOLD, text, width);
+                let hidden = prompt.len().saturating_sub(PROMPT_LINES);
+                if hidden > 1 && !expanded {
+                    prompt.truncate(PROMPT_LINES);
+                    prompt.push(Line::new(&format!("  … {hidden} more lines"), DIM));
+                }
+                lines.extend(prompt);
+            }
             Self::Text(text) => lines.extend(markdown::render(text, width)),
             Self::Thinking(text) => {
                 let first = || first_line(text, width.saturating_mul(2));
@@ -65,6 +89,16 @@ impl Block {
             }
             Self::Call(call) => lines.extend(call.lines(width, expanded)),
             Self::ExpandedCall(call) => lines.extend(call.lines(width, true)),
+            Self::Shell {
+                line,
+                output,
+                ending,
+            } => {
+                lines.extend(marked("! ", MAGENTA, BOLD, line, width));
+                let most = if expanded { OUTPUT_LINES } else { SHELL_LINES };
+                lines.extend(output_lines(output, width, most));
+                lines.extend(ending.iter().map(|it| Line::new(&format!("  {it}"), RED)));
+            }
             Self::Command(text) => lines.extend(marked("› ", CYAN, DIM, text, width)),
             Self::List(heading, rows) => lines.extend(list_lines(heading, rows, width)),
             Self::Notice(notice) => {
@@ -98,6 +132,12 @@ impl FinishedCall {
         }
         let count = self.text.lines().count();
         let size = match (self.status, count) {
+            _ if self.is_plan() => String::new(),
+            (ResultStatus::Success, _) if self.diff.is_some() => {
+                let diff = self.diff.as_deref().unwrap_or_default();
+                let (added, removed) = changed_lines(diff);
+                format!("  +{added} -{removed}")
+            }
             (ResultStatus::Success, 0) => String::new(),
             (ResultStatus::Success, 1) => format!("  {}", first_line(&self.text, 60)),
             (ResultStatus::Success, lines) => format!("  {lines} lines"),
@@ -107,12 +147,80 @@ impl FinishedCall {
         let mut head = head.truncate(room);
         head.push(&size, DIM);
         let mut lines = vec![head.truncate(width)];
-        lines.extend(diff_lines(&self.tool, &self.args, width, DIFF_LINES));
-        if expanded {
+        let most_diff = if expanded { usize::MAX } else { DIFF_LINES };
+        lines.extend(match &self.diff {
+            Some(diff) => unified_diff_lines(diff, width, most_diff),
+            None => diff_lines(&self.tool, &self.args, width, most_diff),
+        });
+        lines.extend(plan_lines(&self.tool, &self.args, width));
+        if expanded && !self.is_plan() {
             lines.extend(output_lines(&self.text, width, OUTPUT_LINES));
+        } else if count > 1 && matches!(self.tool.as_str(), "bash" | "call_tool") {
+            let most = match self.status {
+                ResultStatus::Success => PREVIEW_LINES,
+                _ => FAILED_PREVIEW_LINES,
+            };
+            lines.extend(output_lines(&self.text, width, most));
         }
         lines
     }
+
+    fn is_plan(&self) -> bool {
+        self.status == ResultStatus::Success && Plan::of_call(&self.tool, &self.args).is_some()
+    }
+}
+
+/// The steps of an agent's plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Text and state of each step.
+    steps: Vec<(String, StepState)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StepState {
+    Open,
+    Current,
+    Done,
+}
+
+impl Plan {
+    /// The plan that a call of the tool `plan` sets.
+    pub(crate) fn of_call(tool: &str, args: &Value) -> Option<Self> {
+        let steps = (tool == "plan").then(|| args.get("steps")?.as_array())??;
+        let step = |step: &Value| {
+            let state = match step.get("status").and_then(Value::as_str) {
+                Some("done" | "completed") => StepState::Done,
+                Some("in_progress" | "current") => StepState::Current,
+                _ => StepState::Open,
+            };
+            Some((step.get("text")?.as_str()?.to_owned(), state))
+        };
+        let steps: Vec<_> = steps.iter().filter_map(step).collect();
+        (!steps.is_empty()).then_some(Self { steps })
+    }
+
+    /// Done and all steps, such as `2/5`.
+    pub(crate) fn progress(&self) -> String {
+        let done = self.steps.iter().filter(|(_, it)| *it == StepState::Done);
+        format!("{}/{}", done.count(), self.steps.len())
+    }
+}
+
+/// The steps of a plan as a checklist; empty for other calls.
+fn plan_lines(tool: &str, args: &Value, width: usize) -> Vec<Line> {
+    let plan = Plan::of_call(tool, args);
+    let steps = plan.into_iter().flat_map(|plan| plan.steps);
+    let lines = steps.flat_map(|(text, state)| {
+        let (mark, mark_style, style) = match state {
+            StepState::Done => ("  ✓ ", GREEN, DIM),
+            StepState::Current => ("  ▸ ", CYAN, BOLD),
+            StepState::Open => ("  ○ ", DIM, PLAIN),
+        };
+        let line = Line::new(mark, mark_style).with(&text.replace('\n', " "), style);
+        line.wrap(width, &Line::plain("    "))
+    });
+    lines.collect()
 }
 
 /// The last lines of a tool's output.
@@ -144,6 +252,9 @@ pub(crate) fn call_summary(tool: &str, args: &Value) -> String {
     };
     match known {
         Some(text) => first_line(text, 200),
+        None if tool == "plan" => {
+            Plan::of_call(tool, args).map_or_else(String::new, |it| it.progress())
+        }
         None if args.as_object().is_none_or(serde_json::Map::is_empty) => String::new(),
         None => first_line(&args.to_string(), 200),
     }
@@ -180,6 +291,76 @@ pub(crate) fn diff_lines(tool: &str, args: &Value, width: usize, most: usize) ->
         lines.push(Line::new(&format!("  … {hidden} more lines"), DIM));
     }
     lines
+}
+
+/// The hunks of a unified diff with the numbers of the lines; an unchanged line has its new
+/// number.
+fn unified_diff_lines(diff: &str, width: usize, most: usize) -> Vec<Line> {
+    let numbers = diff.lines().filter_map(hunk_start);
+    let last = numbers.map(|(old, new)| old.max(new)).max().unwrap_or(0) + diff.lines().count();
+    let column = last.to_string().len();
+    // The next old and new number in the current hunk; unknown after omitted lines.
+    let (mut lines, mut hunk) = (Vec::new(), None);
+    for line in diff.lines() {
+        if let Some(start) = hunk_start(line) {
+            if hunk.is_some() {
+                lines.push(Line::new(&format!("  {:>column$} ⋮", ""), DIM));
+            }
+            hunk = Some(Some(start));
+            continue;
+        }
+        // The names of the files come before the first hunk.
+        let Some(at) = &mut hunk else { continue };
+        let number = match (line.as_bytes().first(), at.as_mut()) {
+            (Some(b'-'), Some((old, _))) => {
+                *old += 1;
+                Some(*old - 1)
+            }
+            (Some(b'+'), Some((_, new))) => {
+                *new += 1;
+                Some(*new - 1)
+            }
+            (Some(b' ') | None, Some((old, new))) => {
+                *old += 1;
+                *new += 1;
+                Some(*new - 1)
+            }
+            // `\ No newline at end of file`
+            (Some(b'\\'), _) | (_, None) => None,
+            // A note on omitted lines.
+            (Some(_), Some(_)) => {
+                *at = None;
+                None
+            }
+        };
+        let number = number.map_or_else(String::new, |number| number.to_string());
+        let mut full = Line::new(&format!("  {number:>column$} "), DIM);
+        full.extend(highlight::diff_line(line));
+        lines.push(full.truncate(width));
+    }
+    if lines.len() > most {
+        let hidden = lines.len() - most;
+        lines.truncate(most);
+        lines.push(Line::new(&format!("  … {hidden} more lines: Ctrl-O"), DIM));
+    }
+    lines
+}
+
+/// The number of added and removed lines.
+fn changed_lines(diff: &str) -> (usize, usize) {
+    let hunks = diff.lines().skip_while(|line| hunk_start(line).is_none());
+    let count = |mark| hunks.clone().filter(|line| line.starts_with(mark)).count();
+    (count('+'), count('-'))
+}
+
+/// The first old and new line number of a hunk's header, such as `@@ -12,7 +12,8 @@`.
+fn hunk_start(line: &str) -> Option<(usize, usize)> {
+    let (old, new) = line.strip_prefix("@@ -")?.split_once(" +")?;
+    let number = |range: &str| {
+        let digits = range.split([',', ' ']).next()?;
+        digits.parse().ok()
+    };
+    Some((number(old)?, number(new)?))
 }
 
 /// The old and the new text of an edit.
@@ -238,5 +419,63 @@ pub(crate) fn first_line(text: &str, most: usize) -> String {
         format!("{cut} …")
     } else {
         cut
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(tool: &str, args: Value, text: &str, diff: Option<&str>) -> String {
+        let call = FinishedCall {
+            tool: tool.to_owned(),
+            args,
+            status: ResultStatus::Success,
+            text: text.to_owned(),
+            diff: diff.map(str::to_owned),
+        };
+        let lines = call.lines(40, false);
+        let lines: Vec<_> = lines.iter().map(Line::text).collect();
+        lines.join("\n")
+    }
+
+    #[test]
+    fn diff_of_an_edit_has_context_and_line_numbers() {
+        let diff = "--- a.rs\n+++ a.rs\n@@ -8,4 +8,5 @@\n one\n-two\n+2\n+2b\n three\n four\n\
+                    @@ -98,2 +99,2 @@\n-x\n+y\n\\ No newline at end of file\n";
+        let shown = call("edit", json!({ "path": "a.rs" }), "a.rs: done", Some(diff));
+        let expected = "● edit a.rs  +3 -2\n    8  one\n    9 -two\n    9 +2\n   10 +2b\n   11  three\n   \
+                        12  four\n      ⋮\n   98 -x\n   99 +y\n      \\ No newline at end of file";
+        let spaced = |text: &str| text.replace("    ", "  ").replace("   ", "  ");
+        assert_eq!(spaced(&shown), spaced(expected), "{shown}");
+    }
+
+    #[test]
+    fn plan_is_a_checklist() {
+        let args = json!({ "steps": [
+            { "text": "look", "status": "done" },
+            { "text": "change it", "status": "in_progress" },
+            { "text": "test", "status": "pending" },
+        ] });
+        assert_eq!(
+            call("plan", args.clone(), "ok\nok", None),
+            "● plan 1/3\n  ✓ look\n  ▸ change it\n  ○ test"
+        );
+        assert_eq!(Plan::of_call("plan", &args).unwrap().progress(), "1/3");
+        assert_eq!(Plan::of_call("plan", &json!({ "steps": "x" })), None);
+        assert_eq!(Plan::of_call("other", &args), None);
+    }
+
+    #[test]
+    fn collapsed_command_shows_the_end_of_its_output() {
+        let shown = call("bash", json!({ "command": "seq 5" }), "1\n2\n3\n4\n5", None);
+        assert_eq!(
+            shown,
+            "● bash seq 5  5 lines\n  │ … 2 lines above\n  │ 3\n  │ 4\n  │ 5"
+        );
+        let read = call("read", json!({ "path": "a" }), "1\n2\n3", None);
+        assert_eq!(read, "● read a  3 lines");
     }
 }

@@ -4,18 +4,28 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
     Model(Option<String>),
+    /// Open another session.
+    Sessions(Option<String>),
+    New,
     Threads,
-    Thread(String),
+    Thread(Option<String>),
+    Role(Option<String>),
+    Skill(Option<String>),
     Queue(QueueCommand),
     Steer(String),
     Compact,
     Review,
     Undo,
     Tools,
+    Mcp,
     Gates,
+    Permissions,
+    Status,
     Cost,
+    Init,
     Fork,
     Export(Option<String>),
+    Share(Option<String>),
     Verify,
     Help,
     Quit,
@@ -30,14 +40,21 @@ pub(crate) enum QueueCommand {
 }
 
 /// Name, arguments and description of each command.
-pub(crate) const COMMANDS: [(&str, &str, &str); 16] = [
-    (
-        "model",
-        "[NAME]",
-        "choose the model; without a name, list the models",
-    ),
+pub(crate) const COMMANDS: [(&str, &str, &str); 25] = [
+    ("model", "[NAME]", "choose the model"),
+    ("sessions", "[ID]", "resume another session of this project"),
+    ("new", "", "start a new session"),
     ("threads", "", "list the threads and their states"),
-    ("thread", "KEY", "switch to a thread, or create it"),
+    ("thread", "[KEY]", "switch to a thread, or create it"),
+    ("role", "[NAME]", "choose the role of the next prompts"),
+    ("skill", "[NAME]", "send the instructions of a skill"),
+    ("init", "", "let the agent write AGENTS.md for this project"),
+    ("status", "", "show model, sandbox, session and usage"),
+    (
+        "permissions",
+        "",
+        "list what you approved for more than one call",
+    ),
     (
         "queue",
         "[rm N | edit N]",
@@ -52,21 +69,35 @@ pub(crate) const COMMANDS: [(&str, &str, &str); 16] = [
     ("undo", "", "undo the last compaction"),
     ("review", "", "review the changes, in review mode"),
     ("tools", "", "list the agent's tools"),
+    ("mcp", "", "list the MCP servers"),
     ("gates", "", "list pending gates"),
     ("cost", "", "show tokens and cost"),
     ("fork", "", "create a session that shares this history"),
     ("export", "[FILE]", "export the session to a signed file"),
+    (
+        "share",
+        "[FILE]",
+        "write the conversation and its verification to an HTML page",
+    ),
     ("verify", "", "verify the history against its signatures"),
     ("help", "", "show the commands and keys"),
     ("quit", "", "quit; the session is kept"),
 ];
 
 /// Keys and what they do.
-pub(crate) const KEYS: [(&str, &str); 13] = [
+pub(crate) const KEYS: [(&str, &str); 15] = [
     ("Enter", "send; queued while the agent works"),
     ("Ctrl-S", "stop the current work and send now"),
     ("Alt-Enter, Ctrl-J, \\ Enter", "insert a new line"),
-    ("Esc", "stop the agent"),
+    (
+        "Esc",
+        "stop the agent; twice, edit the last prompt in a fork",
+    ),
+    (
+        "!COMMAND",
+        "run a command yourself; the next prompt has its output",
+    ),
+    ("@", "mention a file"),
     (
         "Ctrl-C",
         "send the draft now; without a draft, stop the agent; twice, quit",
@@ -102,8 +133,17 @@ impl Command {
         let required = || optional().ok_or_else(|| usage(name));
         Ok(match name {
             "model" => Self::Model(optional()),
-            "threads" => Self::Threads,
-            "thread" => Self::Thread(required()?),
+            "sessions" | "resume" => Self::Sessions(optional()),
+            "new" | "clear" => Self::New,
+            "threads" if rest.is_empty() => Self::Threads,
+            "thread" | "threads" => Self::Thread(optional()),
+            "role" | "roles" => Self::Role(optional()),
+            "skill" | "skills" => Self::Skill(optional()),
+            "init" => Self::Init,
+            "status" => Self::Status,
+            "permissions" => Self::Permissions,
+            "mcp" => Self::Mcp,
+            "share" => Self::Share(optional()),
             "queue" => Self::Queue(parse_queue(rest)?),
             "steer" => Self::Steer(required()?),
             "compact" => Self::Compact,
@@ -162,7 +202,7 @@ mod tests {
 
     #[test]
     fn lines_parse_to_commands_or_helpful_errors() {
-        let table: [(&str, Result<Command, &str>); 12] = [
+        let table: [(&str, Result<Command, &str>); 14] = [
             ("/model", Ok(Command::Model(None))),
             (
                 "/model  openai/x ",
@@ -173,7 +213,15 @@ mod tests {
             ("/queue edit 1", Ok(Command::Queue(QueueCommand::Edit(1)))),
             ("/queue rm 0", Err("usage: /queue [rm N | edit N]")),
             ("/queue rm x", Err("usage: /queue [rm N | edit N]")),
-            ("/thread", Err("usage: /thread KEY")),
+            ("/thread", Ok(Command::Thread(None))),
+            (
+                "/threads side",
+                Ok(Command::Thread(Some("side".to_owned()))),
+            ),
+            (
+                "/resume 4d1f",
+                Ok(Command::Sessions(Some("4d1f".to_owned()))),
+            ),
             ("/steer go left", Ok(Command::Steer("go left".to_owned()))),
             (
                 "/modelx",

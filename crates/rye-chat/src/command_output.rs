@@ -7,6 +7,7 @@ use rye_engine::protocol::{Gate, Usage};
 use crate::app::{App, dollars};
 use crate::block::Block;
 use crate::command::{COMMANDS, KEYS, PLAIN_KEYS};
+use crate::completion::Choice;
 use crate::pane::Pane;
 use crate::text::{BOLD, CYAN, DIM, Line, PLAIN, YELLOW};
 
@@ -26,14 +27,69 @@ pub(crate) fn help(app: &mut App) {
     app.add_block(Block::List("keys", keys.iter().map(key).collect()));
 }
 
-pub(crate) fn models(app: &App) -> Block {
+/// Names to choose from, for a terminal on which the menu cannot be shown.
+pub(crate) fn choices(command: &str, choices: &[Choice]) -> Block {
+    if choices.is_empty() {
+        return Block::notice("there is nothing to choose from");
+    }
+    let row = |choice: &Choice| (choice.text.clone(), choice.description.clone());
+    let mut rows: Vec<_> = choices.iter().map(row).collect();
+    rows.push((format!("/{command} NAME"), "to choose one".to_owned()));
+    Block::List("", rows)
+}
+
+/// What the status line has no room for.
+pub(crate) fn status(app: &App) -> Block {
+    let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+    let mut rows = crate::welcome::rows(&app.info, home.as_deref());
+    let pane = app.pane();
+    let context = match app.info.context_window {
+        Some(window) if window > 0 => format!(
+            "{} of {window} tokens ({} %)",
+            pane.context_tokens,
+            pane.context_tokens * 100 / window
+        ),
+        _ => format!("{} tokens", pane.context_tokens),
+    };
+    rows.push(("context", context));
+    let all = app.panes.iter().map(|pane| pane.usage);
+    let usage = all.fold(Usage::default(), Usage::plus);
+    let (input, output) = (usage.input_tokens, usage.output_tokens);
+    let cost = dollars(usage.micro_dollars);
+    rows.push((
+        "usage",
+        format!("{input} input and {output} output tokens, {cost}"),
+    ));
+    if let Some(branch) = &app.info.branch {
+        rows.push(("branch", branch.clone()));
+    }
+    if let Some(role) = &app.role {
+        rows.push(("role", role.clone()));
+    }
+    if let Some(plan) = &pane.plan {
+        rows.push(("plan", format!("{} steps done", plan.progress())));
+    }
+    Block::Notice(
+        rows.iter()
+            .map(|(name, value)| crate::welcome::row(name, value))
+            .collect(),
+    )
+}
+
+/// The approvals of this session that hold for more than one call.
+pub(crate) fn permissions(app: &App) -> Block {
     let mut lines: Vec<_> = app
-        .completions
-        .models
+        .approvals
         .iter()
-        .map(|name| list_item(name, *name == app.info.model))
+        .map(|it| Line::new("✓ ", crate::text::GREEN).with(it, PLAIN))
         .collect();
-    lines.push(Line::new("  /model NAME to choose one", DIM));
+    if lines.is_empty() {
+        lines.push(Line::new("nothing is approved for more than one call", DIM));
+    }
+    lines.push(Line::new(
+        "rules for all sessions: approvals.yaml, see `rye help approvals`",
+        DIM,
+    ));
     Block::Notice(lines)
 }
 

@@ -1,22 +1,44 @@
 //! Completion of commands, models, threads and files.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rye_engine::sandbox::{Sandbox, WalkOptions};
 
 use crate::command::COMMANDS;
 
 /// Choices in the menu.
-const MAX_CHOICES: usize = 8;
+const MAX_CHOICES: usize = 50;
 /// Files of the workspace that are listed.
 const MAX_FILES: usize = 20_000;
+/// Longest time for listing them.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Completions for the word before the cursor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Menu {
     /// Bytes before the cursor that a choice replaces.
     pub(crate) replaced_bytes: usize,
-    /// Replacement and description.
-    pub(crate) choices: Vec<(String, String)>,
+    pub(crate) choices: Vec<Choice>,
     pub(crate) selected: usize,
+    /// The user moved the selection.
+    pub(crate) is_moved: bool,
+}
+
+/// A text to complete with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) text: String,
+    pub(crate) description: String,
+}
+
+impl From<&str> for Choice {
+    fn from(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            description: String::new(),
+        }
+    }
 }
 
 /// Names to complete from.
@@ -25,6 +47,9 @@ pub(crate) struct Completions {
     pub(crate) models: Vec<String>,
     pub(crate) threads: Vec<String>,
     pub(crate) files: Vec<String>,
+    pub(crate) sessions: Vec<Choice>,
+    pub(crate) roles: Vec<Choice>,
+    pub(crate) skills: Vec<Choice>,
 }
 
 /// The completions for the text before the cursor.
@@ -34,19 +59,22 @@ pub(crate) fn menu(before: &str, known: &Completions) -> Option<Menu> {
     {
         return match rest.split_once(' ') {
             None => complete_command(rest),
-            Some(("model", part)) => complete_name(part, &known.models),
-            Some(("thread", part)) => complete_name(part, &known.threads),
+            Some(("model", part)) => complete(part, &names(&known.models)),
+            Some(("thread" | "threads", part)) => complete(part, &names(&known.threads)),
+            Some(("sessions" | "resume", part)) => complete(part, &known.sessions),
+            Some(("role" | "roles", part)) => complete(part, &known.roles),
+            Some(("skill" | "skills", part)) => complete(part, &known.skills),
             Some(_) => None,
         };
     }
     let part = file_part(before)?;
-    let mut menu = complete_name(part.trim_start_matches('"'), &known.files)?;
+    let mut menu = complete(part.trim_start_matches('"'), &names(&known.files))?;
     // Replace everything after the `@`, because a name with spaces is quoted.
     menu.replaced_bytes = part.len();
-    for (name, _) in &mut menu.choices {
-        *name = quote_name(name);
+    for choice in &mut menu.choices {
+        choice.text = quote_name(&choice.text);
     }
-    let complete = matches!(menu.choices.as_slice(), [(only, _)] if only == part);
+    let complete = matches!(menu.choices.as_slice(), [only] if only.text == part);
     (!complete).then_some(menu)
 }
 
@@ -79,29 +107,45 @@ fn complete_command(part: &str) -> Option<Menu> {
     let matches = COMMANDS.iter().filter(|(name, ..)| name.starts_with(part));
     let choices = matches.map(|(name, arguments, description)| {
         let end = if arguments.is_empty() { "" } else { " " };
-        (
-            format!("{name}{end}"),
-            format!("{arguments} {description}").trim().to_owned(),
-        )
+        Choice {
+            text: format!("{name}{end}"),
+            description: format!("{arguments} {description}").trim().to_owned(),
+        }
     });
     menu_for(part, choices.collect())
 }
 
-/// Names that contain the part, best matches first.
-fn complete_name(part: &str, all: &[String]) -> Option<Menu> {
+fn names(all: &[String]) -> Vec<Choice> {
+    all.iter().map(|name| name.as_str().into()).collect()
+}
+
+/// Choices that match the part, best matches first; equal matches stay in their order if they
+/// have descriptions, otherwise the shortest comes first.
+fn complete(part: &str, all: &[Choice]) -> Option<Menu> {
     let part_lower = part.to_lowercase();
-    let mut matches: Vec<_> = all
-        .iter()
-        .filter_map(|name| Some((rank(name, &part_lower)?, name)))
+    let rank = |choice: &Choice| {
+        let by_name = rank(&choice.text, &part_lower);
+        let description = choice.description.to_lowercase();
+        by_name.or_else(|| match () {
+            () if description.contains(&part_lower) => Some(4),
+            () if !description.is_empty() && is_subsequence(&part_lower, &description) => Some(5),
+            () => None,
+        })
+    };
+    let matches = all.iter().enumerate();
+    let mut matches: Vec<_> = matches
+        .filter_map(|(at, choice)| {
+            let order = if choice.description.is_empty() {
+                (choice.text.len(), choice.text.as_str())
+            } else {
+                (at, "")
+            };
+            Some((rank(choice)?, order, choice))
+        })
         .collect();
-    matches.sort_by(|(a, left), (b, right)| (a, left.len(), left).cmp(&(b, right.len(), right)));
+    matches.sort_by_key(|(rank, order, _)| (*rank, *order));
     let choices = matches.into_iter().take(MAX_CHOICES);
-    menu_for(
-        part,
-        choices
-            .map(|(_, name)| (name.clone(), String::new()))
-            .collect(),
-    )
+    menu_for(part, choices.map(|(.., choice)| choice.clone()).collect())
 }
 
 /// How well a name matches; lower is better.
@@ -116,41 +160,54 @@ fn rank(name: &str, part: &str) -> Option<u8> {
         () if name.starts_with(part) => Some(0),
         () if last.starts_with(part) => Some(1),
         () if name.contains(part) => Some(2),
+        () if is_subsequence(part, &name) => Some(3),
         () => None,
     }
 }
 
-fn menu_for(part: &str, choices: Vec<(String, String)>) -> Option<Menu> {
+/// Whether a text has these letters in this order.
+fn is_subsequence(letters: &str, text: &str) -> bool {
+    let mut rest = text.chars();
+    letters.chars().all(|letter| rest.any(|it| it == letter))
+}
+
+fn menu_for(part: &str, choices: Vec<Choice>) -> Option<Menu> {
     // A word that is complete needs no menu.
-    let complete = matches!(choices.as_slice(), [(only, _)] if only.trim_end() == part);
+    let complete = matches!(choices.as_slice(), [only] if only.text.trim_end() == part);
     (!choices.is_empty() && !complete).then_some(Menu {
         replaced_bytes: part.len(),
         choices,
-        selected: 0,
+        ..Menu::default()
     })
 }
 
-/// The files and directories of the workspace, without ignored ones.
-pub(crate) fn list_files(workspace: &Path) -> Vec<String> {
-    let walk = ignore::WalkBuilder::new(workspace)
-        .require_git(false)
-        .build();
-    let found = walk
-        .filter_map(Result::ok)
-        .filter(|entry| entry.depth() > 0);
-    let names = found.filter_map(|entry| {
-        let name = entry
-            .path()
-            .strip_prefix(workspace)
-            .ok()?
-            .to_str()?
-            .to_owned();
-        let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
-        Some(if is_directory { name + "/" } else { name })
-    });
-    let mut names: Vec<_> = names.take(MAX_FILES).collect();
-    names.sort();
-    names
+/// The files and directories that the agent's tools see in the workspace, without ignored ones.
+pub(crate) async fn list_files(sandbox: &dyn Sandbox) -> Vec<String> {
+    let walk = WalkOptions {
+        path: String::new(),
+        hidden: false,
+        ignored: false,
+        max_files: MAX_FILES,
+        time_limit: LIST_TIMEOUT,
+    };
+    let found = sandbox.walk(&walk).await.unwrap_or_default();
+    with_directories(found.files.into_iter().map(|file| file.path))
+}
+
+/// The files and the directories that contain them, sorted.
+fn with_directories(files: impl Iterator<Item = String>) -> Vec<String> {
+    let mut names = BTreeSet::new();
+    for file in files {
+        let mut end = file.len();
+        while let Some(at) = file[..end].rfind('/') {
+            if !names.insert(file[..=at].to_owned()) {
+                break;
+            }
+            end = at;
+        }
+        names.insert(file);
+    }
+    names.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -171,8 +228,17 @@ mod tests {
                 "my pictures/",
                 "my pictures/a b.png",
             ]),
+            sessions: vec![Choice {
+                text: "4d1f83a2".to_owned(),
+                description: "fix the build (1 h ago)".to_owned(),
+            }],
+            ..Completions::default()
         };
-        let table: [(&str, &[&str]); 15] = [
+        let table: [(&str, &[&str]); 19] = [
+            ("/sessions ", &["4d1f83a2"]),
+            ("/sessions build", &["4d1f83a2"]),
+            ("/sessions ftb", &["4d1f83a2"]),
+            ("@rdme", &["README.md"]),
             ("/mo", &["model "]),
             ("/threads", &[]),
             ("/model cl", &["anthropic/claude"]),
@@ -191,8 +257,18 @@ mod tests {
         ];
         for (before, expected) in table {
             let menu = menu(before, &known).unwrap_or_default();
-            let choices: Vec<_> = menu.choices.iter().map(|(it, _)| it.as_str()).collect();
+            let choices: Vec<_> = menu.choices.iter().map(|it| it.text.as_str()).collect();
             assert_eq!(choices, expected, "{before}");
         }
+    }
+
+    #[test]
+    fn directories_of_the_files_are_listed_once() {
+        let files = ["a/b/c.rs", "a/b/d.rs", "a/e.rs", "f"];
+        let files = files.iter().map(|it| (*it).to_owned());
+        assert_eq!(
+            with_directories(files),
+            ["a/", "a/b/", "a/b/c.rs", "a/b/d.rs", "a/e.rs", "f"]
+        );
     }
 }

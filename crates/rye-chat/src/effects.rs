@@ -1,22 +1,28 @@
 //! Performs the app's effects in background tasks, so that none of them blocks the keyboard.
 
+mod sessions;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_engine::protocol::{ActionId, GateId, QueueMode};
+use rye_engine::protocol::{ActionId, GateId, QueueMode, ThreadId};
 use rye_engine::store::{PostOutcome, StoreError};
 use rye_engine::{CompactionOutcome, Decision, Engine, Prompt, Session, UndoOutcome};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::ChatHost;
-use crate::app::{App, Effect};
+use crate::app::{App, Effect, OpenRequest, RunningShell, SessionInfo};
 use crate::attachments;
 use crate::block::{Block, first_line};
 use crate::command::{Command, QueueCommand};
 use crate::command_output;
+use crate::completion::{Choice, Completions};
 use crate::history;
+use crate::shell;
 use crate::text::Line;
+use sessions::INIT_PROMPT;
 
 /// How long to wait for unsent prompts when the user quits.
 pub(crate) const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -63,6 +69,18 @@ impl EffectRunner {
         (runner, receiver)
     }
 
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(crate) fn host(&self) -> Arc<dyn ChatHost> {
+        Arc::clone(&self.host)
+    }
+
     /// Starts an effect. What the app must show immediately is applied to it.
     pub(crate) fn start(&mut self, effect: Effect, app: &mut App) {
         match effect {
@@ -76,6 +94,8 @@ impl EffectRunner {
                 value,
             } => self.decide(gate, action, value, app),
             Effect::Command(command) => self.command(command, app),
+            Effect::Shell(running) => self.run_shell(running, app),
+            Effect::EditLastPrompt => self.edit_last_prompt(app),
             // The event loop performs these.
             Effect::OpenEditor | Effect::Redraw | Effect::Quit => {}
         }
@@ -88,6 +108,7 @@ impl EffectRunner {
                     thread: Some(thread),
                     mode,
                     model: self.model.clone(),
+                    role: app.role.clone(),
                     attachments,
                     ..Prompt::from(text)
                 };
@@ -127,11 +148,27 @@ impl EffectRunner {
 
     fn command(&mut self, command: Command, app: &mut App) {
         let (engine, session) = (self.engine.clone(), self.session.clone());
-        let (key, thread) = (app.pane().key.clone(), app.pane().id.clone());
+        let thread = app.pane().id.clone();
         match command {
             Command::Help => command_output::help(app),
             Command::Model(Some(name)) => self.choose_model(&name, app),
-            Command::Model(None) => app.add_block(command_output::models(app)),
+            Command::Model(None) if app.plain => {
+                let models = app.completions.models.iter();
+                let models: Vec<_> = models.map(|it| it.as_str().into()).collect();
+                app.add_block(command_output::choices("model", &models));
+            }
+            Command::Model(None) => app.open_picker("model"),
+            Command::Thread(None) if app.plain => app.add_block(command_output::threads(app)),
+            Command::Thread(None) => app.open_picker("thread"),
+            Command::Init => {
+                let pane = app.pane_mut();
+                pane.unconfirmed += 1;
+                let thread = pane.key.clone();
+                self.prompt(thread, INIT_PROMPT.to_owned(), None, app);
+            }
+            Command::Status => app.add_block(command_output::status(app)),
+            Command::Permissions => app.add_block(command_output::permissions(app)),
+            Command::Mcp => self.run_command(&["mcp", "list"]),
             Command::Threads => app.add_block(command_output::threads(app)),
             Command::Cost => app.add_block(command_output::costs(app)),
             Command::Tools => app.add_block(command_output::tools(&engine)),
@@ -149,6 +186,50 @@ impl EffectRunner {
                 let gates = engine.pending_gates_in_tree(session.id()).await?;
                 Ok(Some(command_output::gates(&gates)))
             }),
+            other => self.session_command(other, thread, app),
+        }
+    }
+
+    /// Performs a command that concerns the history or the settings of the session.
+    fn session_command(&mut self, command: Command, thread: Option<ThreadId>, app: &mut App) {
+        let (engine, session) = (self.engine.clone(), self.session.clone());
+        let key = app.pane().key.clone();
+        match command {
+            Command::Sessions(choice) => self.open_session(choice, app),
+            Command::New => {
+                app.open_request = Some(OpenRequest {
+                    session: None,
+                    draft: String::new(),
+                });
+            }
+            Command::Role(Some(name)) => self.choose_role(name),
+            Command::Role(None) => {
+                self.spawn(async move {
+                    let roles = engine.roles(&**session.sandbox()).await;
+                    let roles = roles.into_iter().map(|it| (it.name, it.description));
+                    let roles = choices(roles);
+                    Box::new(move |app: &mut App| {
+                        app.completions.roles = roles;
+                        pick("role", |known| &known.roles, app);
+                    })
+                });
+            }
+            Command::Skill(Some(name)) => self.use_skill(name, app),
+            Command::Skill(None) => {
+                self.spawn(async move {
+                    let skills = engine.skills(&**session.sandbox()).await;
+                    let skills = skills.into_iter().map(|it| (it.name, it.description));
+                    let skills = choices(skills);
+                    Box::new(move |app: &mut App| {
+                        app.completions.skills = skills;
+                        pick("skill", |known| &known.skills, app);
+                    })
+                });
+            }
+            Command::Share(file) => {
+                let file = file.unwrap_or_else(|| format!("{}.html", session.id().short()));
+                self.share(app.info.workspace.join(file));
+            }
             Command::Export(file) => {
                 let file = file.unwrap_or_else(|| format!("{}.jsonl", session.id()));
                 let file = app.info.workspace.join(file).display().to_string();
@@ -206,14 +287,85 @@ impl EffectRunner {
                     }
                 })
             }),
-            // The app performs these itself.
-            Command::Quit | Command::Thread(_) | Command::Steer(_) => {}
+            // The app performs the others itself.
+            _ => {}
         }
+    }
+
+    /// Runs a command of the user in the workspace.
+    fn run_shell(&self, running: RunningShell, app: &App) {
+        let directory = app.info.workspace.clone();
+        let RunningShell {
+            thread,
+            line,
+            handle,
+        } = running;
+        let work = {
+            let line = line.clone();
+            move || shell::run(&line, &directory, &handle)
+        };
+        self.spawn(async move {
+            let ended = tokio::task::spawn_blocking(work).await;
+            let ended = ended.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+            Box::new(move |app: &mut App| match ended {
+                Ok((output, status)) => app.on_shell_ended(&thread, &line, &output, status),
+                Err(error) => {
+                    app.shell = None;
+                    app.add_block(Block::Error(format!("cannot run `{line}`: {error}")));
+                }
+            })
+        });
+    }
+
+    /// Uses a role from the next prompt on.
+    fn choose_role(&self, name: String) {
+        let (engine, session) = (self.engine.clone(), self.session.clone());
+        self.spawn(async move {
+            let role = engine.role(&name, &**session.sandbox()).await;
+            Box::new(move |app: &mut App| match role {
+                Ok(role) => {
+                    let text = format!("using the role {} from the next prompt on", role.name);
+                    app.add_block(Block::notice(&text));
+                    app.role = Some(role.name);
+                }
+                Err(error) => app.set_hint(&error),
+            })
+        });
+    }
+
+    /// Sends the instructions of a skill as a prompt.
+    fn use_skill(&self, name: String, app: &mut App) {
+        let pane = app.pane_mut();
+        pane.unconfirmed += 1;
+        let thread = pane.key.clone();
+        let (engine, session) = (self.engine.clone(), self.session.clone());
+        let (outbox, model, role) = (self.outbox.clone(), self.model.clone(), app.role.clone());
+        self.spawn(async move {
+            let sandbox = &**session.sandbox();
+            let text = engine.skill(&name, &BTreeMap::new(), sandbox).await;
+            Box::new(move |app: &mut App| match text {
+                Ok(text) => {
+                    let prompt = Prompt {
+                        thread: Some(thread),
+                        model,
+                        role,
+                        ..Prompt::from(text)
+                    };
+                    let _ = outbox.send(OutboxCommand::Prompt(Box::new(prompt)));
+                }
+                Err(error) => app.on_prompt_failed(&thread, &format!("/skill {name}"), &error),
+            })
+        });
     }
 
     /// Runs `rye session` with arguments and shows what it prints.
     fn run_host(&self, args: &[&str]) {
-        let args = ["session"].iter().chain(args).map(|it| (*it).to_owned());
+        self.run_command(&[&["session"], args].concat());
+    }
+
+    /// Runs `rye` with arguments and shows what it prints.
+    fn run_command(&self, args: &[&str]) {
+        let args = args.iter().map(|it| (*it).to_owned());
         let command = self.host.run_command(args.collect());
         self.show(async move {
             Ok(Some(match command.await {
@@ -261,17 +413,26 @@ impl EffectRunner {
         });
     }
 
-    /// Loads the prompt history and the file names for completion.
-    pub(crate) fn load_completions(&self, options: &crate::Options) {
-        let (workspace, history_file) = (options.workspace.clone(), options.history.clone());
+    /// Loads the prompt history.
+    pub(crate) fn load_history(&self, path: std::path::PathBuf) {
         let updates = self.updates.clone();
         tokio::task::spawn_blocking(move || {
-            if let Some(path) = history_file {
-                let prompts = history::load(&path);
-                let _ = updates.send(Box::new(|app| app.editor.prepend_history(prompts)));
-            }
-            let files = crate::completion::list_files(&workspace);
-            let _ = updates.send(Box::new(|app| app.completions.files = files));
+            let prompts = history::load(&path);
+            let _ = updates.send(Box::new(|app| app.editor.prepend_history(prompts)));
+        });
+    }
+
+    /// Loads the file names for completion, as the tools see them, and the git branch.
+    pub(crate) fn load_workspace(&self, info: &SessionInfo) {
+        let session = self.session.clone();
+        let workspace = info.shows_workspace().then(|| info.workspace.clone());
+        self.spawn(async move {
+            let files = crate::completion::list_files(&**session.sandbox()).await;
+            let branch = workspace.and_then(|it| crate::welcome::git_branch(&it));
+            Box::new(move |app: &mut App| {
+                app.completions.files = files;
+                app.info.branch = branch;
+            })
         });
     }
 
@@ -296,6 +457,23 @@ impl EffectRunner {
             let _ = updates.send(effect.await);
         });
     }
+}
+
+/// Shows the names that a command accepts.
+fn pick(command: &str, known: impl Fn(&Completions) -> &Vec<Choice>, app: &mut App) {
+    if app.plain {
+        let block = command_output::choices(command, known(&app.completions));
+        app.add_block(block);
+    } else {
+        app.open_picker(command);
+    }
+}
+
+/// Choices with a name and a description.
+fn choices(named: impl Iterator<Item = (String, String)>) -> Vec<Choice> {
+    named
+        .map(|(text, description)| Choice { text, description })
+        .collect()
 }
 
 /// A request to the engine that must be sent in the order in which the user issued it.

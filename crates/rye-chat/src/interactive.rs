@@ -5,19 +5,22 @@ use std::process::Command as Process;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event as Input, EventStream};
-use rye_engine::protocol::short_id;
+use rye_engine::protocol::{SessionId, short_id};
+use rye_engine::store::StoreError;
 use tokio_stream::StreamExt as _;
 
-use crate::app::{App, Effect};
+use crate::app::{App, Effect, OpenRequest, STILL_RUNNING};
 use crate::attachments;
 use crate::block::Block;
 use crate::effects::{EffectRunner, FLUSH_TIMEOUT};
 use crate::history;
+use crate::pane::Pane;
 use crate::screen::{LiveRegion, Screen};
 use crate::session_events::SessionEvents;
 use crate::signals::SignalHandler;
 use crate::terminal::Terminal;
-use crate::{Chat, ChatError};
+use crate::text::Line;
+use crate::{Chat, ChatError, Notify, Options};
 
 /// Time from the first change to the paint that shows it and all that follow it.
 const FRAME: Duration = Duration::from_millis(33);
@@ -31,15 +34,19 @@ pub(crate) async fn run(
     terminal: Terminal,
     runner: EffectRunner,
     mut events: SessionEvents,
-) -> Result<(), ChatError> {
-    runner.load_completions(&chat.options);
+) -> Result<SessionId, ChatError> {
+    if let Some(path) = &chat.options.history {
+        runner.load_history(path.clone());
+    }
+    runner.load_workspace(&chat.app.info);
     let mut ui = InteractiveUi {
         app: chat.app,
         screen: chat.screen,
         terminal,
         signals: chat.signals,
         runner,
-        history: chat.options.history,
+        history: chat.options.history.clone(),
+        options: chat.options,
         keys: Some(EventStream::new()),
         changed_at: Some(Instant::now()),
         typed: false,
@@ -58,6 +65,9 @@ pub(crate) async fn run(
             event = events.next() => match event {
                 Ok(Some(event)) => {
                     events.apply(event, &mut ui.app).await?;
+                    if std::mem::take(&mut ui.app.workspace_changed) {
+                        ui.runner.load_workspace(&ui.app.info);
+                    }
                     ui.changed_at.get_or_insert_with(Instant::now);
                 }
                 Ok(None) => break,
@@ -68,12 +78,20 @@ pub(crate) async fn run(
             },
             () = frame => ui.paint()?,
         }
+        ui.notify()?;
+        if let Some(request) = ui.app.open_request.take() {
+            ui.open(request, &mut events).await;
+        }
+    }
+    if let Some(shell) = &ui.app.shell {
+        shell.handle.kill();
     }
     ui.close()?;
+    let session = ui.runner.session().id().clone();
     // Dropping the runner closes the outbox; wait until it has sent the last prompt.
     drop(ui);
     let _ = tokio::time::timeout(FLUSH_TIMEOUT, events.wait_for_effects()).await;
-    Ok(())
+    Ok(session)
 }
 
 async fn next_key(keys: &mut Option<EventStream>) -> Option<std::io::Result<Input>> {
@@ -91,6 +109,7 @@ struct InteractiveUi {
     signals: SignalHandler,
     runner: EffectRunner,
     history: Option<PathBuf>,
+    options: Options,
     keys: Option<EventStream>,
     /// When the first change since the last paint happened.
     changed_at: Option<Instant>,
@@ -161,7 +180,15 @@ impl InteractiveUi {
                 Vec::new()
             }
             Input::Resize(..) => vec![Effect::Redraw],
-            _ => Vec::new(),
+            Input::FocusGained => {
+                self.app.is_focused = Some(true);
+                return Ok(false);
+            }
+            Input::FocusLost => {
+                self.app.is_focused = Some(false);
+                return Ok(false);
+            }
+            Input::Mouse(_) => Vec::new(),
         };
         self.changed_at.get_or_insert_with(Instant::now);
         self.typed = true;
@@ -180,6 +207,68 @@ impl InteractiveUi {
             self.paint()?;
         }
         Ok(false)
+    }
+
+    /// Alerts a user who looks elsewhere.
+    fn notify(&mut self) -> Result<(), ChatError> {
+        let Some(text) = self.app.alert.take() else {
+            return Ok(());
+        };
+        let is_wanted = match self.options.notify {
+            Notify::Unfocused => self.app.is_focused == Some(false),
+            Notify::Always => true,
+            Notify::Never => false,
+        };
+        if is_wanted {
+            // A `;` could start a command of the escape sequence.
+            let text = lillux::sanitize_line(&text).replace(';', ",");
+            Terminal::send(&format!("\x1b]9;rye: {text}\x1b\\\x07"))?;
+        }
+        Ok(())
+    }
+
+    /// Shows another session. If it cannot be opened, the chat stays.
+    async fn open(&mut self, request: OpenRequest, events: &mut SessionEvents) {
+        self.changed_at.get_or_insert_with(Instant::now);
+        if self.app.shell.is_some() {
+            self.app.set_hint(STILL_RUNNING);
+            return;
+        }
+        let opened = self.runner.open(request.session.as_ref()).await;
+        let attached = async {
+            let session = opened?;
+            let (runner, updates) = self.runner.attach(&session, &self.options);
+            let events = SessionEvents::subscribe(runner.engine(), &session, updates).await?;
+            Ok::<_, StoreError>((session, runner, events))
+        };
+        let (session, runner, new_events) = match attached.await {
+            Ok(attached) => attached,
+            Err(error) => {
+                self.app.add_block(Block::Error(error.to_string()));
+                return;
+            }
+        };
+        let was_busy = self.app.panes.iter().any(Pane::is_busy) || !self.app.gates.is_empty();
+        let previous = std::mem::replace(&mut self.runner, runner);
+        let previous_session = previous.session().clone();
+        // Dropping it closes the outbox; wait until it has sent the last prompt.
+        drop(previous);
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, events.wait_for_effects()).await;
+        *events = new_events;
+        if !was_busy && previous_session.id() != session.id() {
+            // Another process may use it. A session that works continues in the background.
+            let _ = previous_session.close().await;
+        }
+        self.app.reset(&self.options.thread, &request.draft);
+        self.app.add_block(Block::Notice(vec![Line::default()]));
+        let (engine, host) = (self.runner.engine().clone(), self.runner.host());
+        let loaded = self
+            .app
+            .load_session_info(&engine, &session, &*host, Vec::new());
+        if let Err(error) = loaded.await {
+            self.app.add_block(Block::Error(error.to_string()));
+        }
+        self.runner.load_workspace(&self.app.info);
     }
 
     fn add_to_history(&mut self, effect: &Effect) {

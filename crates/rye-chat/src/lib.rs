@@ -24,7 +24,9 @@
 //!         user: "ada".to_owned(),
 //!         ..Options::default()
 //!     };
-//!     Chat::start(options)?.run(engine, session, host).await
+//!     let last_session = Chat::start(options)?.run(engine, session, host).await?;
+//!     println!("{last_session}");
+//!     Ok(())
 //! }
 //! ```
 
@@ -45,9 +47,14 @@ mod pane;
 mod plain;
 mod screen;
 mod session_events;
+mod session_list;
+mod share;
+mod shell;
 mod signals;
 mod terminal;
 mod text;
+mod theme;
+mod welcome;
 
 use std::io;
 use std::path::PathBuf;
@@ -55,6 +62,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rye_engine::BoxFuture;
+use rye_engine::protocol::SessionId;
 use rye_engine::store::StoreError;
 use rye_engine::{Engine, Session};
 
@@ -68,6 +76,7 @@ use terminal::Terminal;
 
 pub use input::InvalidUtf8;
 pub use signals::ignored_signals;
+pub use theme::Theme;
 
 /// Settings of a chat.
 #[derive(Debug, Clone, Default)]
@@ -82,14 +91,29 @@ pub struct Options {
     pub workspace: PathBuf,
     /// File with the prompts of earlier chats.
     pub history: Option<PathBuf>,
-    /// Use colours.
-    pub colours: bool,
+    /// Which colours to use.
+    pub theme: Theme,
+    /// When to alert a user who looks elsewhere.
+    pub notify: Notify,
     /// Print line by line even if the terminal can be painted on.
     pub plain: bool,
     /// Print line by line to standard error, to keep standard output for the caller.
     pub stderr: bool,
     /// Name recorded with decisions at gates.
     pub user: String,
+}
+
+/// When the chat rings the bell and shows a desktop notification, because it waits for the user
+/// or the agent is done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Notify {
+    /// If the terminal says that it has no focus
+    #[default]
+    Unfocused,
+    /// Always
+    Always,
+    /// Never
+    Never,
 }
 
 /// What a chat needs from the program that embeds it, beyond the engine.
@@ -131,6 +155,8 @@ pub struct Chat {
     terminal: Option<Terminal>,
     signals: SignalHandler,
     started: SystemTime,
+    /// Notices to show below the first screen.
+    greeting: Vec<String>,
 }
 
 impl Chat {
@@ -144,9 +170,10 @@ impl Chat {
             model: options.model.clone().unwrap_or_default(),
             context_window: None,
             workspace: options.workspace.clone(),
+            ..SessionInfo::default()
         };
-        let app = App::new(info, &options.thread);
-        let mut screen = Screen::new(options.colours);
+        let mut app = App::new(info, &options.thread);
+        let mut screen = Screen::new(options.theme);
         let signals = SignalHandler::install(options.stderr)?;
         let terminal = if options.plain || options.stderr || !Terminal::is_available() {
             None
@@ -157,6 +184,7 @@ impl Chat {
             signals.set_exit_message(screen.move_below());
             Some(terminal)
         };
+        app.plain = terminal.is_none();
         Ok(Self {
             options,
             app,
@@ -164,46 +192,56 @@ impl Chat {
             terminal,
             signals,
             started: SystemTime::now(),
+            greeting: Vec::new(),
         })
     }
 
     /// Sets the notices to show first.
     pub fn set_greeting(&mut self, lines: &[String]) {
-        let notices = lines.iter().map(|line| Block::notice(line));
-        notices.for_each(|notice| self.app.add_block(notice));
+        self.greeting = lines.to_vec();
     }
 
-    /// Runs the chat until the user quits. The session stays open.
+    /// Runs the chat until the user quits, and returns the session that was shown last. It stays
+    /// open.
     pub async fn run(
         mut self,
         engine: &Engine,
         session: Session,
         host: Arc<dyn ChatHost>,
-    ) -> Result<(), ChatError> {
-        self.load_session_info(engine, &session, &*host).await?;
+    ) -> Result<SessionId, ChatError> {
+        let greeting = std::mem::take(&mut self.greeting);
+        self.app
+            .load_session_info(engine, &session, &*host, greeting)
+            .await?;
+        let id = session.id().clone();
         let (runner, updates) = EffectRunner::new(engine, &session, host, &self.options);
         let events = SessionEvents::subscribe(engine, &session, updates).await?;
-        match self.terminal.take() {
-            Some(terminal) => interactive::run(self, terminal, runner, events).await,
-            None => plain::run(self, runner, events).await,
+        if let Some(terminal) = self.terminal.take() {
+            return Box::pin(interactive::run(self, terminal, runner, events)).await;
         }
+        plain::run(self, runner, events).await?;
+        Ok(id)
     }
+}
 
-    /// Completes what the app knows about the session.
-    async fn load_session_info(
+impl App {
+    /// Completes what the app knows about the session, and shows the first screen.
+    pub(crate) async fn load_session_info(
         &mut self,
         engine: &Engine,
         session: &Session,
         host: &dyn ChatHost,
+        greeting: Vec<String>,
     ) -> Result<(), StoreError> {
-        let app = &mut self.app;
+        let app = self;
         app.ready = true;
-        app.plain = self.terminal.is_none();
         app.info.session = session.id().to_string();
+        app.info.confinement = Some(session.sandbox().confinement());
+        app.info.sandbox = session.sandbox().kind().to_string();
+        let mut forked_at = None;
         if let Some(data) = engine.session_data(session.id()).await? {
-            if let (true, Some(sandbox)) = (app.info.sandbox.is_empty(), data.sandbox) {
-                app.info.sandbox = sandbox.kind.to_string();
-            }
+            forked_at = data.forked_from.map(|point| point.entry);
+            app.info.title = data.title;
             if let (true, Some(model)) = (app.info.model.is_empty(), data.model) {
                 app.info.model = model;
             }
@@ -213,6 +251,17 @@ impl Chat {
         }
         app.info.context_window = host.context_window(&app.info.model);
         app.completions.models = host.models();
+        if !app.plain {
+            let home = std::env::var_os("HOME").map(PathBuf::from);
+            let first = welcome::block(&app.info, home.as_deref());
+            app.add_block(first);
+        }
+        if let Some(last) = forked_at {
+            app.show_inherited(&engine.history(session.id()).await?, &last);
+        }
+        for line in greeting {
+            app.add_block(Block::notice(&line));
+        }
         Ok(())
     }
 }

@@ -92,8 +92,8 @@ impl Renderer {
                 let cyan = Some(AnsiColor::Cyan.into());
                 self.inline.push(&code, self.current_style().fg_color(cyan));
             }
-            Event::SoftBreak => self.push_text(" "),
-            Event::HardBreak => self.flush(),
+            // Models break lines on purpose: addresses, verses, lists without marks.
+            Event::SoftBreak | Event::HardBreak => self.break_line(),
             Event::Rule => {
                 self.start_block();
                 let rule = "─".repeat(self.content_width().min(40));
@@ -289,6 +289,14 @@ impl Renderer {
         self.blank_pending = true;
     }
 
+    fn break_line(&mut self) {
+        match &mut self.link {
+            // The address of a link is compared with its complete text.
+            Some(_) => self.push_text(" "),
+            None => self.flush(),
+        }
+    }
+
     fn flush(&mut self) {
         let inline = std::mem::take(&mut self.inline);
         if inline.spans.is_empty() {
@@ -352,6 +360,19 @@ mod tests {
     fn page_is_rendered_on_a_narrow_screen() {
         let source = "## T\n\n- a list of words\n\n| a | b | c |\n|-|-|-|\n| one two three | four five | six |";
         insta::assert_snapshot!(text(source, 16));
+    }
+
+    #[test]
+    fn single_line_breaks_are_kept() {
+        let table = [
+            ("one\ntwo  \nthree", "one\ntwo\nthree"),
+            ("- one\n  two\n- three", "• one\n  two\n• three"),
+            ("> one\n> two", "│ one\n│ two"),
+            ("[a\nb](http://x) c", "a b (http://x) c"),
+        ];
+        for (source, expected) in table {
+            assert_eq!(text(source, 40), expected, "{source:?}");
+        }
     }
 
     #[test]

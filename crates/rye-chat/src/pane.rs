@@ -12,7 +12,7 @@ use rye_engine::protocol::{
 };
 use serde_json::Value;
 
-use crate::block::{Block, FinishedCall};
+use crate::block::{Block, FinishedCall, Plan};
 use crate::markdown;
 
 pub(crate) use queue::queue_lines;
@@ -83,6 +83,10 @@ pub(crate) struct Pane {
     /// Error shown from the history; the event that reports the same error follows.
     recorded_error: Option<ErrorInfo>,
     calls: HashMap<CallId, Value>,
+    /// Output of the user's own commands, for the next prompt.
+    pub(crate) notes: Vec<String>,
+    /// The agent's plan, while it works on it.
+    pub(crate) plan: Option<Plan>,
     /// Child sessions that were announced.
     pub(crate) tasks: HashSet<SessionId>,
 }
@@ -338,16 +342,21 @@ impl Pane {
                 tool,
                 status,
                 text,
+                data,
                 ..
             } = part
             {
                 let args = self.calls.remove(call_id).unwrap_or_default();
+                if let (Some(plan), ResultStatus::Success) = (Plan::of_call(tool, &args), status) {
+                    self.plan = Some(plan);
+                }
                 self.running.retain(|running| running.call != *call_id);
                 self.add(Block::Call(FinishedCall {
                     tool: tool.clone(),
                     args,
                     status: *status,
                     text: text.clone(),
+                    diff: diff_of(tool, data),
                 }));
             }
         }
@@ -366,6 +375,7 @@ impl Pane {
                 args: running.args,
                 status: ResultStatus::Aborted,
                 text: running.output,
+                diff: None,
             }));
         }
         match reason {
@@ -392,6 +402,14 @@ impl Pane {
             args.clone_into(&mut running.args);
         }
     }
+}
+
+/// The diff in the result of a tool that changes files.
+fn diff_of(tool: &str, data: &Value) -> Option<String> {
+    let diff = data.get("diff").and_then(Value::as_str);
+    let diff = diff.filter(|diff| !diff.is_empty());
+    diff.filter(|_| matches!(tool, "edit" | "write" | "apply_patch"))
+        .map(str::to_owned)
 }
 
 /// The text of a prompt with the names of its attachments.

@@ -16,6 +16,7 @@ use crate::pane::Pane;
 use crate::session_events::SessionEvents;
 use crate::terminal::Terminal;
 use crate::text::Line;
+use crate::theme::Theme;
 use crate::{Chat, ChatError};
 
 pub(crate) async fn run(
@@ -31,7 +32,7 @@ pub(crate) async fn run(
         ..
     } = chat;
     let mut ui = PlainUi {
-        colours: options.colours,
+        theme: options.theme,
         stderr: options.stderr,
         input: Input::open(),
         started,
@@ -114,7 +115,7 @@ fn is_quiet(pane: &Pane) -> bool {
 
 /// Standard input and the printed output.
 struct PlainUi {
-    colours: bool,
+    theme: Theme,
     stderr: bool,
     input: Input,
     /// When the chat started.
@@ -143,7 +144,7 @@ impl PlainUi {
         let leaves_prompt = !lines.is_empty() && std::mem::take(&mut self.prompted);
         let mut text = if leaves_prompt { "\n" } else { "" }.to_owned();
         for line in lines {
-            text += &line.ansi(self.colours);
+            text += &line.ansi(self.theme);
             text.push('\n');
         }
         if let (true, Some(gate)) = (is_new, &gate) {
@@ -206,7 +207,7 @@ impl PlainUi {
         app.cancel_quit();
         if app.is_editing_arguments() {
             if line.trim().is_empty() {
-                app.cancel_arguments();
+                app.cancel_gate_input();
                 self.shown_gate = None;
                 return Vec::new();
             }
@@ -224,6 +225,9 @@ impl PlainUi {
                 app.add_block(Block::notice(help));
             }
             return effects;
+        }
+        if let Some(denial) = app.deny_with_reason(line, at) {
+            return vec![denial];
         }
         if line.trim().is_empty() {
             return Vec::new();

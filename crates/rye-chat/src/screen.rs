@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use rye_engine::protocol::GateId;
 
 use crate::text::Line;
+use crate::theme::Theme;
 
 /// The part of the screen that is repainted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(crate) struct LiveRegion {
 /// What the terminal shows, as far as this process painted it.
 #[derive(Debug, Default)]
 pub(crate) struct Screen {
-    colours: bool,
+    theme: Theme,
     /// Lines of the live region.
     shown: Vec<String>,
     /// Row of the cursor in the live region.
@@ -30,20 +31,16 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    pub(crate) fn new(colours: bool) -> Self {
+    pub(crate) fn new(theme: Theme) -> Self {
         Self {
-            colours,
+            theme,
             ..Self::default()
         }
     }
 
     /// Output that appends `above` to the finished lines and paints `region` below them.
     pub(crate) fn paint(&mut self, above: &[Line], region: &LiveRegion) -> String {
-        let wanted: Vec<_> = region
-            .lines
-            .iter()
-            .map(|it| it.ansi(self.colours))
-            .collect();
+        let wanted: Vec<_> = region.lines.iter().map(|it| it.ansi(self.theme)).collect();
         let mut out = String::from("\x1b[?2026h\x1b[?25l");
         if self.row > 0 {
             let _ = write!(out, "\x1b[{}A", self.row);
@@ -55,7 +52,7 @@ impl Screen {
             // the scrollback.
             self.shown.clear();
             for line in above {
-                let _ = write!(out, "\x1b[2K{}\r\n", line.ansi(self.colours));
+                let _ = write!(out, "\x1b[2K{}\r\n", line.ansi(self.theme));
             }
             self.finished += above.len();
         }
@@ -134,7 +131,7 @@ mod tests {
 
     #[test]
     fn only_changed_lines_are_sent_and_finished_lines_once() {
-        let mut screen = Screen::new(false);
+        let mut screen = Screen::new(Theme::None);
         let first = screen.paint(&[], &region("a"));
         assert!(first.contains("answer") && first.contains("ready"));
         let typed = screen.paint(&[], &region("ab"));

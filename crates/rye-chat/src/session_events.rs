@@ -106,6 +106,10 @@ impl SessionEvents {
         };
         app.on_event(&notice.event, notice.entry.as_deref());
         let was_behind = self.last_applied < self.backlog_end;
+        if was_behind {
+            // It happened before the user was here.
+            app.alert = None;
+        }
         self.last_applied = notice.event.sequence.unwrap_or(self.last_applied);
         if was_behind && self.last_applied >= self.backlog_end {
             // Status events are not stored, so the backlog has none.

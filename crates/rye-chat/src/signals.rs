@@ -105,7 +105,7 @@ impl State {
         }
         let mut message = self.exit_message.clone();
         if self.raw {
-            message.insert_str(0, terminal::DISABLE_BRACKETED_PASTE);
+            message.insert_str(0, terminal::DISABLE_REPORTS);
         }
         let stderr = self.stderr;
         let (done, written) = mpsc::channel();

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use crossterm::event::EnableBracketedPaste;
+use crossterm::event::{EnableBracketedPaste, EnableFocusChange};
 use crossterm::execute;
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 
@@ -15,7 +15,8 @@ const DEFAULT_SIZE: Size = Size {
     height: 24,
 };
 
-pub(crate) const DISABLE_BRACKETED_PASTE: &str = "\x1b[?2004l";
+/// Ends bracketed paste and the reports of focus.
+pub(crate) const DISABLE_REPORTS: &str = "\x1b[?1004l\x1b[?2004l";
 
 /// A terminal in raw mode, which is restored on drop.
 pub(crate) struct Terminal {
@@ -60,7 +61,7 @@ impl Terminal {
     pub(crate) fn release(&mut self) {
         let mut state = self.signals.state();
         if std::mem::take(&mut state.raw) {
-            let _ = Self::send(DISABLE_BRACKETED_PASTE);
+            let _ = Self::send(DISABLE_REPORTS);
             leave_raw_mode();
         }
         state.exit_message.clear();
@@ -70,7 +71,7 @@ impl Terminal {
         let mut state = self.signals.state();
         enable_raw_mode()?;
         state.raw = true;
-        execute!(io::stdout(), EnableBracketedPaste)
+        execute!(io::stdout(), EnableBracketedPaste, EnableFocusChange)
     }
 
     /// Restores the terminal while `run` uses it, then takes it over again.

@@ -8,6 +8,8 @@ use anstyle::{AnsiColor, Style};
 use lillux::strip_control;
 use unicode_width::UnicodeWidthStr as _;
 
+use crate::theme::Theme;
+
 /// Replacement for a tab.
 const TAB: &str = "    ";
 
@@ -125,10 +127,10 @@ impl Line {
     }
 
     /// The line with escape sequences for its styles.
-    pub(crate) fn ansi(&self, colours: bool) -> String {
+    pub(crate) fn ansi(&self, theme: Theme) -> String {
         let mut out = String::new();
         for Span { text, style } in &self.spans {
-            let style = if colours { *style } else { PLAIN };
+            let style = theme.apply(*style);
             let _ = write!(out, "{style}{text}{style:#}");
         }
         out

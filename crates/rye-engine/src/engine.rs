@@ -36,7 +36,7 @@ use crate::changes::Workspaces;
 use crate::clock::Clock;
 use crate::compaction::Settings;
 use crate::credential::Credentials;
-use crate::guides::{Guides, Role};
+use crate::guides::{Guides, Role, Skill};
 use crate::machine::{CallLimits, is_invalid_limit};
 use crate::metrics::Metrics;
 use crate::model::{Models, ToolSpec};
@@ -385,6 +385,22 @@ impl Engine {
         written.map(drop)
     }
 
+    /// Lists the roles, sorted by name.
+    pub async fn roles(&self, sandbox: &dyn Sandbox) -> Vec<Role> {
+        match &self.inner.guides {
+            Some(guides) => guides.roles(sandbox).await,
+            None => Vec::new(),
+        }
+    }
+
+    /// Lists the skills, sorted by name.
+    pub async fn skills(&self, sandbox: &dyn Sandbox) -> Vec<Skill> {
+        match &self.inner.guides {
+            Some(guides) => guides.skills(sandbox).await,
+            None => Vec::new(),
+        }
+    }
+
     /// Loads a role; the error is the reason.
     pub async fn role(&self, name: &str, sandbox: &dyn Sandbox) -> Result<Role, String> {
         match &self.inner.guides {
@@ -584,7 +600,7 @@ impl Engine {
             let gate = gate.clone();
             return Err(DecideError::InvalidSelection { gate, reason });
         }
-        if is_invalid_limit(&open, &decision.value) {
+        if decision.action != ActionId::Deny && is_invalid_limit(&open, &decision.value) {
             return Err(DecideError::InvalidAmount(gate.clone()));
         }
         let mut resolution = Resolution {

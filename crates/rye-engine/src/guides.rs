@@ -100,6 +100,9 @@ pub trait Guides: Send + Sync + 'static {
     /// Loads a role by name.
     fn role<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> GuideFuture<'a, Role>;
 
+    /// Lists all roles, sorted by name.
+    fn roles<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Vec<Role>>;
+
     /// Loads a skill by name.
     fn skill<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> GuideFuture<'a, Skill>;
 

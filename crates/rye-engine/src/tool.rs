@@ -28,7 +28,8 @@ use lillux::redact::{RedactStream, Redactor};
 
 pub(crate) use approval::request_approval;
 pub use approval::{
-    ApprovalRequirement, DRIFT, RESOLVED_PATH, SANDBOX, TOOL_ID, WORKING_DIR, resolve_approval,
+    ApprovalRequirement, COMMAND_PREFIX, DRIFT, PREFIX, RESOLVED_PATH, SANDBOX, TOOL_ID,
+    WORKING_DIR, resolve_approval,
 };
 pub use request::{DecisionRequest, VAULT, WHILE_RUNNING};
 pub use rye_protocol::EffectClass;

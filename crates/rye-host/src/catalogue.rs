@@ -48,7 +48,7 @@ fn demo_script() -> Script {
         ..ScriptedAnswer::default()
     });
     let result = Step::text(
-        "The tool returned: `${last_tool_result}`\n\nAll of this is stored: leave with Ctrl-D and\n\
+        "The tool returned: `${last_tool_result}`\n\nAll of this is stored: leave with Ctrl-D and \
          continue with `rye chat --session ID`. `rye models list` shows which keys real models need.",
     );
     Script {

@@ -116,12 +116,7 @@ impl Guides for FileGuides {
             if page.body.trim().is_empty() {
                 return Err(format!("role `{name}` is empty"));
             }
-            Ok(Role {
-                name: name.to_owned(),
-                description: page.front_matter.description,
-                model: page.front_matter.model,
-                text: page.body,
-            })
+            Ok(role(name, page))
         })
     }
 
@@ -129,6 +124,17 @@ impl Guides for FileGuides {
         Box::pin(async move {
             let page = self.page("skill", SKILLS_DIR, name, sandbox).await?;
             Ok(skill(name, page))
+        })
+    }
+
+    fn roles<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Vec<Role>> {
+        Box::pin(async move {
+            let all = self.all(ROLES_DIR, sandbox).await;
+            let pages = all.iter().filter_map(|(name, text)| {
+                // An invalid role is reported when it is loaded.
+                Page::parse(text).ok().map(|page| role(name, page))
+            });
+            pages.collect()
         })
     }
 
@@ -152,6 +158,15 @@ impl Guides for FileGuides {
             let rules = text(&bytes?);
             (!rules.trim().is_empty()).then_some(rules)
         })
+    }
+}
+
+fn role(name: &str, page: Page) -> Role {
+    Role {
+        name: name.to_owned(),
+        description: page.front_matter.description,
+        model: page.front_matter.model,
+        text: page.body,
     }
 }
 

@@ -124,6 +124,34 @@ impl FromStr for Color {
     }
 }
 
+/// The colours of the chat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum ChatTheme {
+    /// The palette of the terminal.
+    #[default]
+    Terminal,
+    /// Colours for a light background.
+    Light,
+    /// Colours for a dark background.
+    Dark,
+}
+
+/// When the chat alerts a user who looks elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum ChatNotify {
+    /// If the terminal says that it has no focus.
+    #[default]
+    Unfocused,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
 /// The settings of a call.
 #[derive(Debug)]
 pub struct Settings {
@@ -135,6 +163,10 @@ pub struct Settings {
     pub state_dir: Option<Setting<PathBuf>>,
     /// When to colour output.
     pub color: Setting<Color>,
+    /// The colours of the chat.
+    pub chat_theme: Setting<ChatTheme>,
+    /// When the chat alerts a user who looks elsewhere.
+    pub chat_notify: Setting<ChatNotify>,
     /// Number of search results.
     pub search_limit: Setting<u32>,
     /// Whether unverified items of the project and user run, with a warning.
@@ -171,6 +203,14 @@ impl Settings {
     ) -> Result<Self, SettingsError> {
         Ok(Self {
             color: color(options, environment, files)?,
+            chat_theme: files
+                .iter()
+                .find_map(|file| file.chat_theme.clone())
+                .unwrap_or(Setting::new(ChatTheme::default(), Origin::Default)),
+            chat_notify: files
+                .iter()
+                .find_map(|file| file.chat_notify.clone())
+                .unwrap_or(Setting::new(ChatNotify::default(), Origin::Default)),
             search_limit: files
                 .iter()
                 .find_map(|file| file.search_limit.clone())

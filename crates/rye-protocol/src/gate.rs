@@ -66,6 +66,8 @@ pub enum ActionId {
     Approve,
     /// Approve the unchanged tool for the session.
     ApproveSession,
+    /// Approve commands that start with the same words for the session.
+    ApprovePrefix,
     /// Approve the unchanged tool for the project.
     ApproveProject,
     /// Deny the call.
@@ -94,7 +96,7 @@ impl ActionId {
     pub fn is_approval(&self) -> bool {
         matches!(
             self,
-            Self::Approve | Self::ApproveSession | Self::ApproveProject
+            Self::Approve | Self::ApproveSession | Self::ApprovePrefix | Self::ApproveProject
         )
     }
 }
@@ -210,6 +212,15 @@ pub struct Resolution {
 }
 
 impl Resolution {
+    /// Who denied the call and why, for the agent.
+    pub fn denial(&self) -> String {
+        let reason = self.value.as_str().map(str::trim);
+        match reason.filter(|reason| !reason.is_empty()) {
+            Some(reason) => format!("denied by {}: {reason}", self.by),
+            None => format!("denied by {}", self.by),
+        }
+    }
+
     /// Whether both decisions are equal, regardless of who made them and when.
     pub fn agrees_with(&self, other: &Self) -> bool {
         self.action == other.action && self.value == other.value

@@ -23,7 +23,8 @@ use rye_engine::protocol::Gate;
 use rye_engine::sandbox::{FileAccess, Grants, ResolvedPath, Sandbox, SandboxError};
 use rye_engine::text::quote_truncated;
 use rye_engine::tool::{
-    DecisionRequest, RESOLVED_PATH, ToolContext, ToolDef, ToolError, WORKING_DIR, resolve_approval,
+    COMMAND_PREFIX, DecisionRequest, RESOLVED_PATH, ToolContext, ToolDef, ToolError, WORKING_DIR,
+    resolve_approval,
 };
 
 /// Key of the gate's context: why the path is sensitive.
@@ -206,6 +207,9 @@ pub(super) async fn approve_command(
         request.body.insert_str(0, "Runs without a sandbox.\n");
     }
     request.context.insert(RISK.to_owned(), json!(risk));
+    if leaves_policy {
+        request.context.remove(COMMAND_PREFIX);
+    }
     resolve_approval(mode, tool, request, args, context).await
 }
 

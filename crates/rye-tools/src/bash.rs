@@ -12,7 +12,9 @@ use rye_engine::arguments::annotate;
 use rye_engine::blob::{FULL_OUTPUT, SCHEME};
 use rye_engine::sandbox::{Exec, ExecOutput, Grants, Sandbox};
 use rye_engine::text::{FullText, truncate_middle};
-use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::tool::{
+    COMMAND_PREFIX, DecisionRequest, PREFIX, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
+};
 
 /// Default timeout, in seconds.
 const DEFAULT_TIMEOUT: u64 = 120;
@@ -190,7 +192,48 @@ fn approval_request(exec: &Exec, link: Option<&str>, call: &str) -> DecisionRequ
     }
     request.body += &quote_block(command);
     approval::add_resolved_path(&mut request, link);
+    if let Some(prefix) = command_prefix(command) {
+        let prefix = json!({ PREFIX: prefix, "cwd": cwd });
+        request.context.insert(COMMAND_PREFIX.to_owned(), prefix);
+    }
     request
+}
+
+/// Programs that run what their arguments say, so their name does not limit what happens.
+const RUNNERS: &str = "ash awk bash bun busybox chroot chrt command csh dash deno docker doas env \
+    eval exec fish flatpak gawk ionice kubectl ksh lua mawk nice node nohup nsenter parallel perl \
+    php podman powershell pwsh python python2 python3 ruby runuser script setsid sh ssh stdbuf su \
+    sudo systemd-run tclsh time timeout tsx unshare watch xargs xonsh zsh find sed";
+
+/// The words at the start of a command by which a person can approve similar commands:
+/// `cargo test` for `cargo test -p x`. `None` if words do not describe what runs: several
+/// commands, redirections, expansions, assignments, and programs that run other programs.
+fn command_prefix(command: &str) -> Option<String> {
+    let is_inert = |letter: char| {
+        letter.is_alphanumeric()
+            || matches!(
+                letter,
+                ' ' | '-' | '_' | '.' | '/' | '=' | ':' | ',' | '@' | '+' | '%'
+            )
+    };
+    let command = command.trim();
+    if !command.chars().all(is_inert) {
+        return None;
+    }
+    let mut words = command.split(' ').filter(|word| !word.is_empty());
+    let program = words.next()?;
+    // A path in the workspace is a file that the agent can change.
+    let is_runner = RUNNERS.split_whitespace().any(|runner| runner == program);
+    if is_runner || program.contains(['/', '=']) || program.starts_with('-') {
+        return None;
+    }
+    let is_subcommand = |word: &&str| {
+        word.starts_with(char::is_alphabetic) && !word.contains(['.', '/', '=', ':', '@'])
+    };
+    Some(match words.next().filter(is_subcommand) {
+        Some(subcommand) => format!("{program} {subcommand}"),
+        None => program.to_owned(),
+    })
 }
 
 /// The result of a command: its output and, unless it succeeded, how it ended.
@@ -324,6 +367,33 @@ mod tests {
         ] {
             let other = approval_request(&exec(command, cwd), link, call);
             assert_ne!(other.resume_key, key, "{command} {cwd:?} {link:?} {call}");
+        }
+    }
+
+    #[test]
+    fn only_plain_commands_can_be_approved_by_prefix() {
+        for (command, expected) in [
+            ("cargo test", Some("cargo test")),
+            ("cargo  test -p rye-tools --lib", Some("cargo test")),
+            (" make -j4 ", Some("make")),
+            ("npm run build", Some("npm run")),
+            ("ls src/main.rs", Some("ls")),
+            ("cargo test; rm -rf x", None),
+            ("cargo test && true", None),
+            ("cargo test | tee log", None),
+            ("cargo test > log", None),
+            ("cargo test $(id)", None),
+            ("cargo test `id`", None),
+            ("cargo test\nid", None),
+            ("cargo test \\", None),
+            ("RUSTFLAGS=x cargo test", None),
+            ("./run.sh", None),
+            ("bash -c id", None),
+            ("sudo cargo test", None),
+            ("python3 x.py", None),
+            ("", None),
+        ] {
+            assert_eq!(command_prefix(command).as_deref(), expected, "{command:?}");
         }
     }
 

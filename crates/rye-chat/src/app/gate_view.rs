@@ -6,8 +6,8 @@ use rye_engine::policy::{RISK, Risk};
 use rye_engine::protocol::{ActionId, CHANGE_SET, Gate, GateKind};
 use serde_json::Value;
 
-use super::App;
 use super::gates::{call_arguments, choices, wants_text_answer};
+use super::{App, GateInput};
 use crate::block::diff_lines;
 use crate::pane::Pane;
 use crate::text::{BOLD, CONTINUATION, CYAN, DIM, GREEN, Line, PLAIN, RED, YELLOW};
@@ -57,7 +57,7 @@ impl App {
         let hidden = body.lines.len() - shown;
         lines.extend(body.lines.into_iter().take(shown));
         if hidden > 0 {
-            lines.push(Line::new(&format!("  … {hidden} more lines: m"), DIM));
+            lines.push(Line::new(&format!("  … {hidden} more lines: ?"), DIM));
         }
         lines.extend(answers);
         lines
@@ -94,13 +94,23 @@ impl App {
 
     fn answers(&self, gate: &Gate) -> Vec<Line> {
         let hint = |text: &str| Line::new(text, CYAN);
-        if self.edited_gate.as_ref() == Some(&gate.id) {
-            let what = if gate.context.contains_key(CHANGE_SET) {
-                "Enter: apply these changes and discard the others"
-            } else {
-                "Enter: approve with these arguments"
-            };
-            return vec![hint(what), hint("Esc: cancel")];
+        match &self.gate_input {
+            Some(GateInput::Arguments(id)) if *id == gate.id => {
+                let what = if gate.context.contains_key(CHANGE_SET) {
+                    "Enter: apply these changes and discard the others"
+                } else {
+                    "Enter: approve with these arguments"
+                };
+                return vec![hint(what), hint("Esc: cancel")];
+            }
+            Some(GateInput::Reason(id)) if *id == gate.id => {
+                return vec![
+                    hint("Enter: deny"),
+                    hint("type a reason for the agent"),
+                    hint("Esc: cancel"),
+                ];
+            }
+            _ => {}
         }
         if wants_text_answer(gate) {
             return vec![hint("type the answer and press Enter")];
@@ -124,8 +134,8 @@ impl App {
         if gate.context.contains_key(CHANGE_SET) {
             answers.push(answer('f', CYAN, "choose files"));
         }
-        answers.push(answer('m', CYAN, "more"));
-        if !self.editor.is_empty() {
+        answers.push(answer('?', CYAN, "more"));
+        if !self.editor.is_empty() && self.gate_input.is_none() {
             answers.push(Line::new("(press Tab first: you are typing)", DIM));
         }
         answers

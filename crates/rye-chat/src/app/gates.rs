@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
+use lillux::sanitize_line;
 use rye_engine::arguments::{ARGUMENTS, PARAMS, is_editable};
-use rye_engine::protocol::{ActionId, CHANGE_SET, Gate, GateId};
+use rye_engine::protocol::{ActionId, CHANGE_SET, Gate, GateId, GateKind};
+use rye_engine::tool::{COMMAND_PREFIX, PREFIX};
 use serde_json::{Value, json};
 
 use super::gate_view::details;
-use super::{App, Effect, GATE_GRACE, PendingGate};
+use super::{App, Effect, GATE_GRACE, GateInput, PendingGate};
 use crate::block::Block;
 use crate::screen::LiveRegion;
 use crate::text::{DIM, Line};
@@ -77,8 +79,8 @@ impl App {
         let Some(PendingGate { gate, .. }) = at.map(|at| self.gates.remove(at)) else {
             return;
         };
-        if self.edited_gate.as_ref() == Some(id) {
-            self.cancel_arguments();
+        if self.gate_input.as_ref().map(GateInput::gate) == Some(id) {
+            self.cancel_gate_input();
         }
         let line = Line::new("◆ ", style)
             .with(outcome, style)
@@ -88,7 +90,7 @@ impl App {
 
     /// Handles a key if it answers the shown gate; `None` if it does not.
     pub(crate) fn on_gate_key(&mut self, letter: char, now: Instant) -> Option<Vec<Effect>> {
-        if !self.editor.is_empty() || self.is_editing_arguments() {
+        if !self.editor.is_empty() || self.gate_input.is_some() {
             return None;
         }
         let pending = self
@@ -100,6 +102,11 @@ impl App {
             .into_iter()
             .find(|it| it.key == letter)
         {
+            // Line by line, the reason is on the same line: see `deny_with_reason`.
+            if choice.action == ActionId::Deny && takes_reason(&pending.gate) && !self.plain {
+                self.gate_input = Some(GateInput::Reason(id));
+                return Some(Vec::new());
+            }
             return Some(vec![Effect::Decide {
                 gate: id,
                 action: choice.action,
@@ -107,19 +114,19 @@ impl App {
             }]);
         }
         match letter {
-            'm' => {
+            'm' | '?' => {
                 let lines = details(&pending.gate);
                 self.add_block(Block::GateDetails(lines));
             }
             'f' => {
                 let text = selection_text(&pending.gate)?;
-                self.edited_gate = Some(id);
+                self.gate_input = Some(GateInput::Arguments(id));
                 self.editor.set_text(&text);
             }
             'e' if is_editable(&pending.gate.context) => {
                 let params = call_arguments(&pending.gate);
                 let text = serde_json::to_string_pretty(params).unwrap_or_default();
-                self.edited_gate = Some(id);
+                self.gate_input = Some(GateInput::Arguments(id));
                 self.editor.set_text(&text);
             }
             _ => return None,
@@ -139,7 +146,36 @@ impl App {
 
     /// Whether the user is editing the arguments of a call.
     pub(crate) fn is_editing_arguments(&self) -> bool {
-        self.edited_gate.is_some()
+        matches!(self.gate_input, Some(GateInput::Arguments(_)))
+    }
+
+    /// The denial, if the line is the key that denies the shown gate followed by a reason.
+    pub(crate) fn deny_with_reason(&self, line: &str, now: Instant) -> Option<Effect> {
+        let (key, reason) = line.trim().split_once(char::is_whitespace)?;
+        let gate = &self.answerable_gate(now)?.gate;
+        let deny = choices(gate)
+            .into_iter()
+            .find(|it| it.action == ActionId::Deny)?;
+        let is_denial = takes_reason(gate) && key.chars().eq([deny.key]);
+        is_denial.then(|| Effect::Decide {
+            gate: gate.id.clone(),
+            action: deny.action,
+            value: Value::String(reason.trim().to_owned()),
+        })
+    }
+
+    /// Denies a gate with the reason in the input, if there is one.
+    pub(super) fn send_denial(&mut self, gate: GateId) -> Vec<Effect> {
+        let reason = self.editor.text().trim().to_owned();
+        self.cancel_gate_input();
+        vec![Effect::Decide {
+            gate,
+            action: ActionId::Deny,
+            value: match reason.as_str() {
+                "" => Value::Null,
+                _ => Value::String(reason),
+            },
+        }]
     }
 
     /// Approves a gate with the edited arguments.
@@ -152,7 +188,7 @@ impl App {
             }
         };
         self.editor.take_text();
-        self.edited_gate = None;
+        self.gate_input = None;
         let pending = self.gates.iter().find(|pending| pending.gate.id == gate);
         let is_review = pending.is_some_and(|it| it.gate.context.contains_key(CHANGE_SET));
         let is_unchanged = pending.is_some_and(|pending| *call_arguments(&pending.gate) == edited);
@@ -188,15 +224,23 @@ pub(super) fn wants_text_answer(gate: &Gate) -> bool {
     gate.actions.is_empty()
 }
 
+/// Whether the agent gets the reason of a denial. A limit that is not raised ends its turn, and
+/// its changes are reviewed after it.
+fn takes_reason(gate: &Gate) -> bool {
+    let is_for_the_agent = |key| !gate.context.contains_key(key);
+    gate.kind == GateKind::Approval && ["limit", CHANGE_SET].into_iter().all(is_for_the_agent)
+}
+
 /// The keys that answer a gate.
 pub(super) fn choices(gate: &Gate) -> Vec<Choice> {
-    let mut taken = vec!['e', 'f', 'm'];
+    let mut taken = vec!['e', 'f', 'm', '?'];
     let mut choices = Vec::new();
     for (action, number) in gate.actions.iter().zip(1_u32..) {
         let preferred = match action.id {
             ActionId::Approve => Some('y'),
             ActionId::Deny => Some('n'),
             ActionId::ApproveSession => Some('a'),
+            ActionId::ApprovePrefix => Some('c'),
             ActionId::ApproveProject => Some('p'),
             _ => char::from_digit(number, 10),
         };
@@ -211,12 +255,20 @@ pub(super) fn choices(gate: &Gate) -> Vec<Choice> {
                 ActionId::Approve => "yes".to_owned(),
                 ActionId::Deny => "no".to_owned(),
                 ActionId::ApproveSession => "yes, for this session".to_owned(),
+                ActionId::ApprovePrefix => format!("yes, every `{} …`", command_prefix(gate)),
                 ActionId::ApproveProject => "yes, for this project".to_owned(),
                 _ => action.label.clone(),
             },
         });
     }
     choices
+}
+
+/// The first words of the commands that an approval by prefix covers.
+pub(super) fn command_prefix(gate: &Gate) -> String {
+    let prefix = gate.context.get(COMMAND_PREFIX);
+    let prefix = prefix.and_then(|it| it.get(PREFIX)).and_then(Value::as_str);
+    sanitize_line(prefix.unwrap_or_default()).to_string()
 }
 
 /// The arguments of the call that a gate asks about.

@@ -16,6 +16,7 @@ impl App {
         }
         self.hint = None;
         let quit_pending = std::mem::take(&mut self.quit_pending);
+        let edit_pending = std::mem::take(&mut self.edit_pending);
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let alt = key.modifiers.contains(KeyModifiers::ALT);
         let shift = key.modifiers.contains(KeyModifiers::SHIFT);
@@ -23,7 +24,7 @@ impl App {
             KeyCode::Enter if alt || shift || control => self.new_line(),
             KeyCode::Char('\r' | '\n') if alt => self.new_line(),
             KeyCode::Enter => self.enter(now),
-            KeyCode::Esc => self.escape(),
+            KeyCode::Esc => self.escape(edit_pending),
             KeyCode::Tab => self.tab(),
             KeyCode::BackTab => self.select_completion(false),
             KeyCode::Up if self.menu.is_some() => return self.select_completion(false),
@@ -58,31 +59,64 @@ impl App {
             self.editor.replace(1, "\n");
             return Vec::new();
         }
-        // Complete a partial command before sending it.
-        if self.editor.text().starts_with('/') && !self.editor.text().contains(' ') {
+        if self.completes_on_enter() {
             self.accept_completion();
         }
         self.send(None, now)
     }
 
-    fn escape(&mut self) -> Vec<Effect> {
+    /// Whether Enter completes what is typed before it sends it: a partial command, and an
+    /// argument that can only be one of those in the menu. The name of a thread may be a new one.
+    fn completes_on_enter(&self) -> bool {
+        let text = self.editor.text();
+        let Some(menu) = self.menu.as_ref().filter(|_| text.starts_with('/')) else {
+            return false;
+        };
+        match text.split_once(' ') {
+            None => true,
+            Some((_, "")) => menu.is_moved || self.is_picking,
+            Some(("/thread" | "/threads", _)) => menu.is_moved,
+            Some((_, argument)) => {
+                menu.is_moved || menu.choices.iter().all(|choice| choice.text != argument)
+            }
+        }
+    }
+
+    fn escape(&mut self, edit_pending: bool) -> Vec<Effect> {
         if self.editor.is_searching() {
             self.editor.end_search(false);
             return Vec::new();
         }
         if self.menu.take().is_some() {
+            if std::mem::take(&mut self.is_picking) {
+                self.editor.set_text("");
+            }
             return Vec::new();
         }
-        if self.is_editing_arguments() {
-            self.cancel_arguments();
+        if self.gate_input.is_some() {
+            self.cancel_gate_input();
             return Vec::new();
         }
-        self.abort()
+        if self.shell.as_ref().is_some_and(|shell| shell.handle.kill()) {
+            return Vec::new();
+        }
+        if self.pane().is_busy() {
+            return self.abort();
+        }
+        if !self.editor.is_empty() || !self.ready {
+            return Vec::new();
+        }
+        if edit_pending {
+            return vec![Effect::EditLastPrompt];
+        }
+        self.edit_pending = true;
+        self.set_hint("press Esc again to edit the last prompt in a fork");
+        Vec::new()
     }
 
-    /// Stops editing the arguments of a call.
-    pub(crate) fn cancel_arguments(&mut self) {
-        self.edited_gate = None;
+    /// Empties the input, which is for a prompt again.
+    pub(crate) fn cancel_gate_input(&mut self) {
+        self.gate_input = None;
         self.editor.set_text("");
     }
 
@@ -100,7 +134,7 @@ impl App {
         if self.menu.is_some() {
             self.accept_completion();
             self.update_menu();
-        } else if self.gate().is_some() && !self.editor.is_empty() {
+        } else if self.gate_input.is_none() && self.gate().is_some() && !self.editor.is_empty() {
             self.editor.take_text();
             self.set_hint(DRAFT_SAVED);
         }
@@ -109,9 +143,9 @@ impl App {
 
     fn accept_completion(&mut self) {
         if let Some(menu) = self.menu.take()
-            && let Some((choice, _)) = menu.choices.get(menu.selected)
+            && let Some(choice) = menu.choices.get(menu.selected)
         {
-            self.editor.replace(menu.replaced_bytes, choice);
+            self.editor.replace(menu.replaced_bytes, &choice.text);
         }
     }
 
@@ -120,6 +154,7 @@ impl App {
             let count = menu.choices.len();
             let step = if down { 1 } else { count - 1 };
             menu.selected = (menu.selected + step) % count;
+            menu.is_moved = true;
         }
         Vec::new()
     }
@@ -171,8 +206,8 @@ impl App {
 
     /// Ctrl-C: stops the innermost activity.
     fn interrupt(&mut self, quit_pending: bool, now: Instant) -> Vec<Effect> {
-        if self.editor.is_searching() || self.is_editing_arguments() {
-            return self.escape();
+        if self.editor.is_searching() || self.gate_input.is_some() {
+            return self.escape(false);
         }
         let has_draft = !self.editor.text().trim().is_empty();
         match (self.pane().is_busy(), has_draft) {

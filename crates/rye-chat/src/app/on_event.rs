@@ -6,6 +6,7 @@ use rye_engine::protocol::{ActionId, Entry, Event, EventKind, GateId, QueuedProm
 use serde_json::Value;
 
 use super::App;
+use super::gates::command_prefix;
 use crate::block::first_line;
 use crate::pane::Pane;
 use crate::text::{DIM, GREEN, RED};
@@ -26,6 +27,12 @@ impl App {
         if let Some(pane) = panes.find(|pane| pane.id == event.thread) {
             pane.on_event(&event.kind, entry);
         }
+        if let EventKind::TurnEnd { .. } = event.kind {
+            self.workspace_changed = true;
+            if !self.panes.iter().any(Pane::is_busy) {
+                self.alert = Some("the agent is done".to_owned());
+            }
+        }
     }
 
     fn pane_of(&mut self, thread: &ThreadId) -> Option<&mut Pane> {
@@ -44,7 +51,10 @@ impl App {
     /// Applies an event that concerns a gate of any session. Returns whether it is one.
     pub(crate) fn on_gate_event(&mut self, kind: &EventKind) -> bool {
         match kind {
-            EventKind::DecisionGate { gate } => self.add_gate((**gate).clone()),
+            EventKind::DecisionGate { gate } => {
+                self.alert = Some(format!("waiting for you: {}", gate.title));
+                self.add_gate((**gate).clone());
+            }
             EventKind::DecisionGateResolved { gate, resolution } => {
                 let denied = resolution.action == ActionId::Deny;
                 let style = if denied { RED } else { GREEN };
@@ -53,14 +63,22 @@ impl App {
                     ActionId::Approve if edited.is_some() => "approved with edited arguments",
                     ActionId::Approve => "approved",
                     ActionId::ApproveSession => "approved for this session",
+                    ActionId::ApprovePrefix => "approved for commands that start the same way",
                     ActionId::ApproveProject => "approved for this project",
                     ActionId::Deny => "denied",
                     other => other.as_str(),
                 };
+                if resolution.action.is_approval() && resolution.action != ActionId::Approve {
+                    self.note_approval(gate, &resolution.action);
+                }
                 if let Some(edited) = edited {
                     self.set_call_arguments(gate, edited);
                 }
-                let outcome = format!("{outcome} by {} ({})", resolution.by, resolution.source);
+                let outcome = match resolution.action {
+                    ActionId::Deny => resolution.denial(),
+                    _ => format!("{outcome} by {}", resolution.by),
+                };
+                let outcome = format!("{outcome} ({})", resolution.source);
                 self.close_gate(gate, &outcome, style);
             }
             EventKind::DecisionGateExpired { gate } => self.close_gate(gate, "expired", DIM),
@@ -70,6 +88,20 @@ impl App {
             _ => return false,
         }
         true
+    }
+
+    /// Remembers an approval that holds for more than one call, for `/permissions`.
+    fn note_approval(&mut self, gate: &GateId, action: &ActionId) {
+        let Some(pending) = self.gates.iter().find(|pending| pending.gate.id == *gate) else {
+            return;
+        };
+        let gate = &pending.gate;
+        let what = match action {
+            ActionId::ApprovePrefix => format!("every `{} …`", command_prefix(gate)),
+            ActionId::ApproveProject => format!("{} in this project", gate.title),
+            _ => format!("{} in this session", gate.title),
+        };
+        self.approvals.push(what);
     }
 
     /// Shows the call of a gate with the arguments that the user edited.

@@ -78,6 +78,58 @@ fn keys_send_steer_stop_and_quit() {
 }
 
 #[test]
+fn escape_twice_edits_the_last_prompt_only_without_a_draft() {
+    let table: [(App, &str, Vec<Effect>); 4] = [
+        (app(), "\x1b\x1b", vec![Effect::EditLastPrompt]),
+        (app(), "\x1bx\x7f\x1b", vec![]),
+        (app(), "draft\x1b\x1b", vec![]),
+        (busy(), "\x1b\x1b", vec![abort(), abort()]),
+    ];
+    for (mut app, keys, expected) in table {
+        let effects = press(&mut app, keys, Instant::now());
+        assert_eq!(effects, expected, "{keys:?}");
+    }
+}
+
+#[test]
+fn bare_command_opens_its_choices_and_enter_takes_the_best_match() {
+    let mut app = app();
+    app.completions.models = ["openai/large", "local/small"].map(str::to_owned).to_vec();
+    app.open_picker("model");
+    let model = |name: &str| vec![Effect::Command(Command::Model(Some(name.to_owned())))];
+    assert_eq!(
+        press(&mut app, "sml\r", Instant::now()),
+        model("local/small")
+    );
+    // A name that is not listed is sent as it is.
+    let unlisted = press(&mut app, "/model scripted:x\r", Instant::now());
+    assert_eq!(unlisted, model("scripted:x"));
+    // A new thread is not one whose name is similar.
+    app.completions.threads = vec!["default".to_owned()];
+    press(&mut app, "/thread def\r", Instant::now());
+    assert_eq!(app.pane().key, "def");
+    app.open_picker("model");
+    press(&mut app, "\x1b", Instant::now());
+    assert_eq!(app.editor.text(), "");
+}
+
+#[test]
+fn output_of_own_commands_goes_with_the_next_prompt_once() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let mut app = app();
+    let effects = press(&mut app, "!make x\r", Instant::now());
+    assert!(matches!(&effects[..], [Effect::Shell(shell)] if shell.line == "make x"));
+    app.on_shell_ended("default", "make x", "error\n", ExitStatus::from_raw(2 << 8));
+    let text = "I ran `make x` (exit code 2):\n```\nerror\n```\n\nfix it";
+    let sent = press(&mut app, "fix it\r", Instant::now());
+    assert_eq!(sent, [prompt(text, None)]);
+    assert_eq!(
+        press(&mut app, "and\r", Instant::now()),
+        [prompt("and", None)]
+    );
+}
+
+#[test]
 fn unsent_prompt_returns_to_the_input_or_the_history() {
     let mut app = app();
     app.restore_draft("lost?");

@@ -4,7 +4,8 @@
 use rye_engine::protocol::{CallId, StatusKind};
 
 use super::{App, PendingGate};
-use crate::block::{Block, call_summary, diff_lines, output_lines};
+use crate::block::{Block, call_summary, diff_lines, first_line, output_lines};
+use crate::completion::Choice;
 use crate::markdown;
 use crate::pane::{self, Pane};
 use crate::screen::LiveRegion;
@@ -15,6 +16,8 @@ const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "�
 const LIVE_OUTPUT_LINES: usize = 10;
 /// Queued prompts that are shown.
 const QUEUE_LINES: usize = 4;
+/// Completions that are visible at once.
+const MENU_LINES: usize = 8;
 /// Lines of a gate's body that are shown even on a small terminal.
 const GATE_LINES: usize = 8;
 
@@ -72,7 +75,7 @@ impl App {
             .into_iter()
             .map(|line| line.truncate(width))
             .collect();
-        let menu = self.menu_lines(width, room / 3);
+        let menu = self.menu_lines(width, (room / 3).min(MENU_LINES));
         let gate_lines = |others: usize| {
             if size.width < MIN_GATE_WIDTH {
                 return Vec::new();
@@ -191,16 +194,16 @@ impl App {
         let most = most.max(1);
         let from = (menu.selected + 1).saturating_sub(most);
         let choices = menu.choices.iter().enumerate().skip(from).take(most);
-        let names = choices.clone().map(|(_, (choice, _))| choice.trim_end());
+        let names = choices.clone().map(|(_, choice)| choice.text.trim_end());
         let longest = names.map(|name| Line::plain(name).width()).max();
-        let lines = choices.map(|(number, (choice, description))| {
+        let lines = choices.map(|(number, Choice { text, description })| {
             let chosen = number == menu.selected;
             let (mark, style) = if chosen {
                 ("▸ ", CYAN)
             } else {
                 ("  ", PLAIN)
             };
-            let line = Line::new(mark, style).with(choice.trim_end(), style);
+            let line = Line::new(mark, style).with(text.trim_end(), style);
             let pad = longest.unwrap_or(0) + 4 - line.width();
             let description = format!("{}{description}", " ".repeat(pad));
             line.with(description.trim_end(), DIM).truncate(width)
@@ -226,9 +229,28 @@ impl App {
         if pane.usage.micro_dollars > 0 {
             parts.push(dim(&dollars(pane.usage.micro_dollars)));
         }
+        if let (Some(plan), true) = (&pane.plan, pane.is_busy()) {
+            parts.push(dim(&format!("plan {}", plan.progress())));
+        }
+        if let Some(running) = &self.shell {
+            parts.push(dim(&format!("! {}", first_line(&running.line, 20))));
+        }
+        if !pane.notes.is_empty() {
+            let count = pane.notes.len();
+            parts.push(dim(&format!("{count} output for the next prompt")));
+        }
+        if let Some(role) = &self.role {
+            parts.push(dim(&format!("role {role}")));
+        }
+        if !pane.waiting.is_empty() {
+            parts.push(dim(&format!("{} queued", pane.waiting.len())));
+        }
         // Unknown until the session is open.
         if !self.info.sandbox.is_empty() {
             parts.push(dim(&self.info.sandbox));
+        }
+        if let Some(branch) = &self.info.branch {
+            parts.push(dim(&format!("git:{branch}")));
         }
         if self.panes.len() > 1 {
             let mut threads = Line::default();

@@ -93,7 +93,11 @@ fn untrusted_decisions(
             continue;
         };
         let is_reopened = !completed.covers(gate);
-        if !is_reopened && resolution.action != ActionId::ApproveSession {
+        let is_reusable = matches!(
+            resolution.action,
+            ActionId::ApproveSession | ActionId::ApprovePrefix
+        );
+        if !is_reopened && !is_reusable {
             continue;
         }
         let reason = match check_receipt(gate, resolution, &key) {

@@ -197,6 +197,11 @@ impl Session {
         self.data().status
     }
 
+    /// The sandbox of the session's tools.
+    pub fn sandbox(&self) -> &Arc<dyn Sandbox> {
+        &self.inner.shared.sandbox
+    }
+
     pub(crate) fn data(&self) -> Arc<SessionData> {
         self.inner.shared.data()
     }

@@ -29,6 +29,10 @@ pub const WORKING_DIR: &str = "working_dir";
 /// Key of the gate's context: what the sandbox confines.
 pub const SANDBOX: &str = "sandbox";
 
+/// Key of the gate's context: the first words of the command and what else an approval by prefix
+/// depends on.
+pub const COMMAND_PREFIX: &str = "command_prefix";
+
 /// Maximum size of the arguments in a gate, in bytes.
 const MAX_SHOWN: usize = 4000;
 
@@ -117,18 +121,30 @@ pub async fn resolve_approval(
     let hash = audit::args_hash(args);
     // If the call has its own gate, that decision counts: it may be a denial.
     let has_gate = context.has_gate(&request.resume_key).await?;
-    if !has_gate && is_approved_for_session(&tool.spec.name, &hash, &request, context).await? {
+    if !has_gate
+        && (is_approved_for_session(&tool.spec.name, &hash, &request, context).await?
+            || is_approved_by_prefix(&tool.spec.name, &request, context).await?)
+    {
         return Ok(None);
     }
     let session = Action::new(ActionId::ApproveSession, "Approve for this session");
     request.actions.insert(1, session);
+    if let Some(prefix) = request.context.get(COMMAND_PREFIX) {
+        let prefix = prefix
+            .get(PREFIX)
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let label = format!("Approve `{prefix} …` for this session");
+        let by_prefix = Action::new(ActionId::ApprovePrefix, label);
+        request.actions.insert(2, by_prefix);
+    }
     request
         .context
         .insert(audit::ARGS_HASH.to_owned(), json!(hash));
     arguments::make_editable(&mut request.context, args, Some(&tool.spec.parameters));
     let (resolution, gate_context) = context.request_decision_with_context(request).await?;
-    if ![ActionId::Approve, ActionId::ApproveSession].contains(&resolution.action) {
-        return Err(denied(format!("denied by {}", resolution.by)));
+    if !resolution.action.is_approval() {
+        return Err(denied(resolution.denial()));
     }
     let Some(args) = arguments::edited_arguments(&gate_context, &resolution) else {
         return Ok(None);
@@ -188,6 +204,38 @@ async fn is_approved_for_session(
             }
         }
         _ => false,
+    }))
+}
+
+/// Key of [`COMMAND_PREFIX`]: the first words of the command.
+pub const PREFIX: &str = "prefix";
+
+/// Whether a person has approved commands with the same first words for the session: same tool,
+/// resolved path, working directory and policy of the sandbox.
+async fn is_approved_by_prefix(
+    tool: &str,
+    request: &DecisionRequest,
+    context: &ToolContext,
+) -> Result<bool, ToolError> {
+    let Some(prefix) = request.context.get(COMMAND_PREFIX) else {
+        return Ok(false);
+    };
+    let gates = context
+        .gates_resolved_with(&ActionId::ApprovePrefix)
+        .await?;
+    Ok(gates.iter().any(|gate| {
+        let same = |key: &str| gate.context.get(key) == request.context.get(key);
+        let is_edited = match &gate.status {
+            GateStatus::Resolved { resolution } => {
+                arguments::edited_arguments(&gate.context, resolution).is_some()
+            }
+            _ => false,
+        };
+        // The person saw the first words of the command before editing it.
+        gate.origin.tool == tool
+            && !is_edited
+            && gate.context.get(COMMAND_PREFIX) == Some(prefix)
+            && [RESOLVED_PATH, WORKING_DIR, SANDBOX].into_iter().all(same)
     }))
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
-use super::{Color, Origin, Setting};
+use super::{ChatNotify, ChatTheme, Color, Origin, Setting};
 
 /// Upper bound of `search.limit`.
 const MAX_SEARCH_LIMIT: u32 = 200;
@@ -19,12 +19,21 @@ const MAX_SEARCH_LIMIT: u32 = 200;
 struct Content {
     /// Only in the user's own file: cached data is trusted.
     cache_dir: Option<Spanned<String>>,
+    #[serde(default)]
+    chat: Chat,
     color: Option<Spanned<Color>>,
     debug: Option<Spanned<bool>>,
     #[serde(default)]
     search: Search,
     /// Only in the user's own file: decides which signatures in a project are valid.
     signatures: Option<Spanned<Signatures>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Chat {
+    notify: Option<Spanned<ChatNotify>>,
+    theme: Option<Spanned<ChatTheme>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -48,6 +57,8 @@ enum Signatures {
 #[derive(Debug, Default)]
 pub struct ConfigFile {
     pub(super) cache_dir: Option<Setting<PathBuf>>,
+    pub(super) chat_notify: Option<Setting<ChatNotify>>,
+    pub(super) chat_theme: Option<Setting<ChatTheme>>,
     pub(super) color: Option<Setting<Color>>,
     pub(super) debug: Option<Setting<bool>>,
     pub(super) search_limit: Option<Setting<u32>>,
@@ -134,8 +145,11 @@ impl ConfigFile {
             }
         });
         let (color, debug) = (content.color, content.debug);
+        let (notify, theme) = (content.chat.notify, content.chat.theme);
         Ok(Self {
             cache_dir: cache_dir.transpose()?,
+            chat_notify: notify.map(|it| setting(path, it.referenced, it.value)),
+            chat_theme: theme.map(|it| setting(path, it.referenced, it.value)),
             color: color.map(|it| setting(path, it.referenced, it.value)),
             debug: debug.map(|it| setting(path, it.referenced, it.value)),
             search_limit: search_limit.transpose()?,

@@ -115,6 +115,10 @@ impl Guides for NoGuides {
         Box::pin(async move { Err(format!("there is no skill `{name}`")) })
     }
 
+    fn roles<'a>(&'a self, _: &'a dyn Sandbox) -> BoxFuture<'a, Vec<Role>> {
+        Box::pin(async { Vec::new() })
+    }
+
     fn skills<'a>(&'a self, _: &'a dyn Sandbox) -> BoxFuture<'a, Vec<Skill>> {
         Box::pin(async { Vec::new() })
     }

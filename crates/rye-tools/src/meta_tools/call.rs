@@ -117,7 +117,7 @@ impl CallTool {
                 let (resolution, gate_context) =
                     context.request_decision_with_context(request).await?;
                 if !resolution.action.is_approval() {
-                    return Err(tool_error(ErrorCode::Denied, "denied by the user"));
+                    return Err(tool_error(ErrorCode::Denied, resolution.denial()));
                 }
                 let is_same = question.is_same_call(&gate_context);
                 if let Some(other) = arguments::edited_arguments(&gate_context, &resolution) {

@@ -67,6 +67,7 @@ pub(crate) fn describe_action(action: &ActionId) -> String {
     match action {
         ActionId::Approve => "approved".to_owned(),
         ActionId::ApproveSession => "approved for the session".to_owned(),
+        ActionId::ApprovePrefix => "approved for commands that start the same way".to_owned(),
         ActionId::ApproveProject => "approved for the project".to_owned(),
         ActionId::Deny => "denied".to_owned(),
         ActionId::Other(id) if id.is_empty() => "answered".to_owned(),

@@ -1,6 +1,7 @@
 //! `rye chat`, on a real terminal and with a scripted model.
 
 mod commands;
+mod first_screen;
 mod gates;
 mod input;
 mod plain;
@@ -8,9 +9,11 @@ mod prompt_command;
 mod queue;
 mod random_keys;
 mod rendering;
+mod sessions;
 mod signals;
 mod tasks;
 mod threads;
+mod user_commands;
 mod window;
 
 use crate::support::{TestEnv, json};
@@ -18,11 +21,20 @@ use crate::support::{TestEnv, json};
 const WIDE: (u16, u16) = (80, 24);
 const NARROW: (u16, u16) = (36, 16);
 
+/// The smallest size that works, the usual one and a large one.
+const SIZES: [(&str, (u16, u16)); 3] = [
+    ("small", (20, 4)),
+    ("normal", (80, 24)),
+    ("large", (200, 60)),
+];
+
 /// Compares with a snapshot, without what differs from run to run.
 macro_rules! assert_screen {
     ($name:expr, $screen:expr) => {
         insta::with_settings!({ filters => [
+            (r"/tmp/\.tmp\w+/[a-z]{2}\s+[a-z]{5}\b", "TMP/project"),
             (r"/tmp/\.tmp\w+", "TMP"),
+            (r"rye \d+\.\d+\.\d+", "rye VERSION"),
             // Ids may be wrapped.
             (r"gate:[0-9a-f\s┊:-]+:(approve:)?call", "gate:ID:call"),
             (r"task-(?:[0-9a-f][\s┊]*){31}[0-9a-f]", "task-ID"),

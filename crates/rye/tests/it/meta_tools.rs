@@ -187,10 +187,7 @@ fn approval_is_void_after_a_newer_gate() {
         sign(&env);
         if answer == "deny" {
             let output = env.run(&["session", "resume", &session]);
-            assert!(
-                stdout_text(&output).contains("denied by the user"),
-                "{output:?}"
-            );
+            assert!(stdout_text(&output).contains("denied by "), "{output:?}");
         } else {
             drop(WaitingPrompt::start(&env, &["session", "resume", &session]));
             let body = gates(&env).remove(0)["body"].as_str().unwrap().to_owned();
@@ -307,10 +304,7 @@ fn denied_call_does_not_run() {
     );
     let session = gate["origin"]["session"].as_str().unwrap();
     let output = env.run(&["session", "resume", session]);
-    assert!(
-        stdout_text(&output).contains("denied by the user"),
-        "{output:?}"
-    );
+    assert!(stdout_text(&output).contains("denied by "), "{output:?}");
     assert_eq!(run_count(&env), 0);
 }
 

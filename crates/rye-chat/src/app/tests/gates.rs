@@ -51,7 +51,7 @@ fn gate_takes_keys_only_after_the_grace_period_and_without_a_draft() {
         value: Value::Null,
     };
     let all = ["approve", "approve_session", "approve_project", "deny"];
-    for (key, action) in [("y", all[0]), ("a", all[1]), ("p", all[2]), ("N", all[3])] {
+    for (key, action) in [("y", all[0]), ("a", all[1]), ("p", all[2])] {
         let mut app = app();
         paint_gate(&mut app, gate(&all), now);
         assert_eq!(press(&mut app, key, now), [], "too early");
@@ -65,6 +65,40 @@ fn gate_takes_keys_only_after_the_grace_period_and_without_a_draft() {
     assert_eq!(press(&mut app, "\ty", later), [decide("approve")]);
     app.mark_answered(&gate(&[]).id);
     assert_eq!(press(&mut app, "y", later), [], "once is enough");
+}
+
+#[test]
+fn denial_takes_an_optional_reason() {
+    let now = Instant::now();
+    let later = now + Duration::from_secs(1);
+    let deny = |reason: Value| Effect::Decide {
+        gate: gate(&[]).id,
+        action: ActionId::Deny,
+        value: reason,
+    };
+    for (keys, expected) in [
+        ("N\r", vec![deny(Value::Null)]),
+        ("nwrong file\r", vec![deny("wrong file".into())]),
+        ("nwrong\x1by", vec![]),
+    ] {
+        let mut app = app();
+        paint_gate(&mut app, gate(&["deny"]), now);
+        assert_eq!(press(&mut app, keys, later), expected, "{keys:?}");
+    }
+    // A limit that is not raised ends the turn, so nobody would read a reason.
+    let mut limit = gate(&["deny"]);
+    limit.context.insert("limit".to_owned(), json!(1));
+    let mut app = app();
+    paint_gate(&mut app, limit, now);
+    assert_eq!(press(&mut app, "n", later), [deny(Value::Null)]);
+    // Line by line, the reason is on the line of the key.
+    let mut app = self::app();
+    app.plain = true;
+    app.add_gate(gate(&["deny"]));
+    app.mark_shown(&gate(&[]).id, now);
+    let denied = app.deny_with_reason("n wrong file", later);
+    assert_eq!(denied, Some(deny("wrong file".into())));
+    assert_eq!(app.deny_with_reason("not yet", later), None);
 }
 
 #[test]
@@ -160,7 +194,7 @@ fn answerable_gate_is_readable_at_any_terminal_size() {
             "│makeit",
             "yyes",
             "nno",
-            "mmore",
+            "?more",
         ];
         let shown = parts.iter().all(|part| text.contains(part));
         assert_eq!(

@@ -19,12 +19,16 @@ use super::{partial_id, thread_key};
     Examples:\n  \
     rye chat\n  \
     rye chat --model scripted:demo\n  \
+    rye chat --continue\n  \
     rye chat --session 4d1f83a2 --sandbox local"
 )]
 pub(crate) struct ChatArgs {
     /// Resume this session (id, or unique prefix or suffix) [default: create one]
     #[arg(long, value_name = "ID", value_parser = partial_id)]
     pub(crate) session: Option<String>,
+    /// Resume the newest session of this project
+    #[arg(long = "continue", short = 'c', conflicts_with = "session")]
+    pub(crate) continue_newest: bool,
     /// Thread to open
     #[arg(long, value_name = "KEY", default_value = "default", value_parser = thread_key)]
     pub(crate) thread: String,
@@ -514,8 +518,10 @@ pub(crate) enum GateCommand {
     )]
     Approve(ApproveArgs),
     /// Deny a pending gate
-    #[command(after_help = "Example:\n  rye gate deny 7c41d9e0")]
-    Deny(GateArgs),
+    #[command(after_help = "Examples:\n  \
+        rye gate deny 7c41d9e0\n  \
+        rye gate deny 7c41d9e0 --reason 'use the staging server'")]
+    Deny(DenyArgs),
     /// Answer a question
     #[command(after_help = "Examples:\n  \
         rye gate answer 7c41d9e0 --value 'the second one'\n  \
@@ -578,8 +584,19 @@ pub(crate) enum ApprovalScope {
     /// All calls of the tool in this session and directory, until the tool changes; of a built-in
     /// tool, only calls with the same arguments
     Session,
+    /// Commands of `bash` in this session and directory that start with the same words
+    Prefix,
     /// All calls of the item in this project, until the item changes; needs your key
     Project,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DenyArgs {
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+    /// Why, for the agent
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
 }
 
 #[derive(Debug, Args)]

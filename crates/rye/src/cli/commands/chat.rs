@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum as _;
-use rye_chat::{Chat, ChatError, ChatHost, Options};
+use rye_chat::{Chat, ChatError, ChatHost, Notify, Options, Theme};
 use rye_engine::BoxFuture;
 use rye_engine::model::Models as _;
 use rye_engine::store::Claim;
@@ -14,7 +14,8 @@ use rye_engine::{Engine, NewSession};
 use rye_host::Catalogue;
 use rye_host::catalogue::{DEMO_MODEL, catalogue};
 use rye_host::engine::{EngineOptions, start_supervisor, with_supervisor};
-use rye_host::session_engine::with_session;
+use rye_host::session_engine::{SessionChoice, with_session};
+use rye_host::settings::{ChatNotify, ChatTheme};
 use serde_json::{Value, json};
 
 use crate::cli::args::ChatArgs;
@@ -32,8 +33,12 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
         model: args.model.clone(),
         ..EngineOptions::default()
     };
-    if let Some(part) = &args.session {
-        return with_session(context, part, engine_options, async |it| {
+    let existing = match &args.session {
+        Some(part) => Some(SessionChoice::Id(part)),
+        None => args.continue_newest.then_some(SessionChoice::Newest),
+    };
+    if let Some(choice) = existing {
+        return with_session(context, choice, engine_options, async |it| {
             let chat =
                 Chat::start(chat_options(args, context, it.workspace)?).map_err(chat_failure)?;
             let host = CliHost::new(it.context, it.workspace)?;
@@ -67,14 +72,13 @@ async fn run_chat(
     session: rye_engine::Session,
     host: Arc<CliHost>,
 ) -> Outcome {
-    let id = session.id().to_string();
     let data = engine.session_data(session.id()).await?;
     let model = args.model.clone().or(data.and_then(|data| data.model));
     let model = model.unwrap_or_else(|| host.models.default_name());
     chat.set_greeting(&greeting(&model, &host.models));
     let ran = chat.run(engine, session, host).await;
-    ran.map_err(chat_failure)?;
-    Ok(Box::new(ChatReport { session: id }))
+    let session = ran.map_err(chat_failure)?.to_string();
+    Ok(Box::new(ChatReport { session }))
 }
 
 fn chat_options(args: &ChatArgs, context: &Context, workspace: &Path) -> Result<Options, Failure> {
@@ -90,16 +94,31 @@ fn chat_options(args: &ChatArgs, context: &Context, workspace: &Path) -> Result<
         sandbox: sandbox.unwrap_or_default(),
         workspace: workspace.to_owned(),
         history: state.map(|state| state.value.join("chat-history")),
-        colours: ColorChoice::Never
-            != match context.printer.color {
-                ColorChoice::Auto if use_stderr => AutoStream::choice(&std::io::stderr()),
-                ColorChoice::Auto => AutoStream::choice(&std::io::stdout()),
-                choice => choice,
-            },
+        theme: theme(context, use_stderr),
+        notify: match context.settings.chat_notify.value {
+            ChatNotify::Unfocused => Notify::Unfocused,
+            ChatNotify::Always => Notify::Always,
+            ChatNotify::Never => Notify::Never,
+        },
         plain: args.plain,
         stderr: use_stderr,
         user: context.user_name()?,
     })
+}
+
+/// The colours, if the output is to be coloured.
+fn theme(context: &Context, use_stderr: bool) -> Theme {
+    let choice = match context.printer.color {
+        ColorChoice::Auto if use_stderr => AutoStream::choice(&std::io::stderr()),
+        ColorChoice::Auto => AutoStream::choice(&std::io::stdout()),
+        choice => choice,
+    };
+    match (choice, context.settings.chat_theme.value) {
+        (ColorChoice::Never, _) => Theme::None,
+        (_, ChatTheme::Terminal) => Theme::Terminal,
+        (_, ChatTheme::Light) => Theme::Light,
+        (_, ChatTheme::Dark) => Theme::Dark,
+    }
 }
 
 /// The first lines of the chat: how to get a usable model, if the chosen one is not.

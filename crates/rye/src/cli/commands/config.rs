@@ -52,6 +52,16 @@ fn rows(settings: &Settings) -> Vec<Row> {
             settings.color.value.as_str().into(),
         ),
         row(
+            "chat.theme",
+            &settings.chat_theme,
+            <&str>::from(settings.chat_theme.value).into(),
+        ),
+        row(
+            "chat.notify",
+            &settings.chat_notify,
+            <&str>::from(settings.chat_notify.value).into(),
+        ),
+        row(
             "search.limit",
             &settings.search_limit,
             settings.search_limit.value.into(),

@@ -33,6 +33,7 @@ pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
             let action = match args.scope {
                 ApprovalScope::Call => ActionId::Approve,
                 ApprovalScope::Session => ActionId::ApproveSession,
+                ApprovalScope::Prefix => ActionId::ApprovePrefix,
                 ApprovalScope::Project => ActionId::ApproveProject,
             };
             let value = match &args.arguments {
@@ -42,7 +43,10 @@ pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
             let selection = select(&args.selection)?;
             answer(&args.gate, action, value, selection, context)
         }
-        GateCommand::Deny(args) => answer(args, ActionId::Deny, Value::Null, None, context),
+        GateCommand::Deny(args) => {
+            let reason = args.reason.clone().map_or(Value::Null, Value::String);
+            answer(&args.gate, ActionId::Deny, reason, None, context)
+        }
         GateCommand::Answer(args) => {
             let value = args.value.clone().map_or(Value::Null, Value::String);
             answer(

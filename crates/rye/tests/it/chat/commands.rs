@@ -11,7 +11,7 @@ fn greeting_without_a_key_names_what_is_missing_and_the_demo_model_works() {
         assert_screen!(name, window.wait_ready());
         window.choose_model("scripted:demo");
         window.press("hi\r");
-        window.wait_for("● ");
+        window.wait_for_text("● write");
         window.wait_ready();
     }
 }
@@ -38,7 +38,6 @@ fn commands_print_their_output() {
             ("/cost", "$0"),
             ("/gates", "no pending gates"),
             ("/queue", "the queue is empty"),
-            ("/model", "/model NAME to choose one"),
             ("/threads", "/thread KEY to switch"),
             ("/compact", "nothing to compact"),
             ("/undo", "no compaction to undo"),

@@ -46,7 +46,7 @@ fn builtin_tools_ask_with_risk_and_diff_and_a_session_approval_covers_the_same_c
         });
         assert_eq!(run_count(&env), 2);
         wait_gate_grace();
-        window.press("n");
+        window.press("n\r");
         window.wait_for("done");
         let all = format!("{command}\n=== a\n{file}\n=== n\n{}", window.wait_ready());
         assert_screen!(name, all);
@@ -63,7 +63,7 @@ fn gate_can_be_denied_after_viewing_details_and_cancelling_an_edit() {
         window.press("ship it\r");
         window.wait_gate();
         wait_gate_grace();
-        window.press("m");
+        window.press("?");
         assert_screen!(name, window.wait_for("\"signed_by\""));
         window.press("e");
         window.wait_for("approve with these arguments");
@@ -72,6 +72,10 @@ fn gate_can_be_denied_after_viewing_details_and_cancelling_an_edit() {
             !screen.contains("approve with these arguments")
         });
         window.press("n");
+        window.wait_for("Enter: deny");
+        window.press("\x1b");
+        window.wait_gate();
+        window.press("n\r");
         window.wait_for("denied by ada");
         window.wait_ready();
         assert_eq!(run_count(&env), 0);
@@ -225,4 +229,66 @@ fn gate_that_does_not_fit_takes_no_answer() {
         window.wait_for("done");
         assert_eq!(run_count(&env), 1, "{size:?}");
     }
+}
+
+#[test]
+fn reason_of_a_denial_reaches_the_agent() {
+    let script = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo once >> ran.txt' } }]\n  \
+                  - text: 'I read: ${last_tool_result}'\n";
+    for size in [(80, 24), (200, 60)] {
+        let env = env(script);
+        let window = Window::open(&env, &[MODEL, LOCAL].concat(), size);
+        window.wait_ready();
+        window.press("go\r");
+        window.wait_gate();
+        wait_gate_grace();
+        window.press("n");
+        window.wait_for("type a reason for the agent");
+        window.press("write to notes.txt\r");
+        window.wait_for("I read: denied by ada: write to notes.txt");
+        assert_eq!(run_count(&env), 0);
+    }
+    // The same from another terminal.
+    let env = env(script);
+    let window = Window::open(&env, &[MODEL, LOCAL].concat(), (80, 24));
+    window.wait_ready();
+    window.press("go\r");
+    window.wait_gate();
+    let denied = env.run(&["gate", "deny", &gate(&env), "--reason", "not now"]);
+    assert!(denied.status.success(), "{denied:?}");
+    window.wait_for("I read: denied by ada: not now");
+}
+
+#[test]
+fn approval_by_prefix_covers_commands_that_start_the_same() {
+    let call = |command: &str| {
+        format!("  - tool_calls: [{{ name: bash, args: {{ command: '{command}' }} }}]\n")
+    };
+    let script = [
+        "steps:\n",
+        &call("touch keep one"),
+        &call("touch keep two"),
+        &call("touch keep two; touch three"),
+        "  - text: done\n",
+    ]
+    .concat();
+    let env = env(&script);
+    let window = Window::open(&env, &[MODEL, LOCAL].concat(), (80, 24));
+    window.wait_ready();
+    window.press("go\r");
+    let first = window.wait_gate();
+    assert!(first.contains("c yes, every `touch keep …`"), "{first}");
+    wait_gate_grace();
+    window.press("c");
+    // The second command needs no gate; the third is more than one command.
+    let third = window.wait_until("the third command", |screen| {
+        screen.contains("approve?  run: touch keep two; touch three")
+            && screen.contains(LAST_ANSWER)
+    });
+    assert!(!third.contains("c yes"), "{third}");
+    assert!(env.path("project/two").exists());
+    wait_gate_grace();
+    window.press("n\r");
+    window.wait_for("done");
+    assert!(!env.path("project/three").exists());
 }

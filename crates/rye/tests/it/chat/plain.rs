@@ -34,7 +34,7 @@ fn plain_gate_is_shown_and_answered_on_a_dumb_terminal() {
         window.press("ship it\r");
         window.wait_plain_gate(1);
         wait_gate_grace();
-        window.press("m\r");
+        window.press("?\r");
         window.wait_until("the details", |screen| {
             screen.contains("\"signed_by\"") && screen.ends_with("\n>")
         });

@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 const SCROLLBACK: usize = 5000;
 
 /// The answer that every approval gate lists last.
-pub(crate) const LAST_ANSWER: &str = "m more";
+pub(crate) const LAST_ANSWER: &str = "? more";
 /// Shown while the agent works.
 pub(crate) const BUSY: &str = "(Esc to stop)";
 /// Printed when the chat ends, followed by the session.
@@ -262,6 +262,27 @@ impl<'a> Window<'a> {
         }
         screen.set_scrollback(0);
         text + &tidy(&screen.contents())
+    }
+
+    /// Waits until a text is on the screen or in the scrollback.
+    #[track_caller]
+    pub(crate) fn wait_for_text(&self, text: &str) {
+        let (output, changed) = &*self.output;
+        let end = Instant::now() + TIMEOUT;
+        loop {
+            let all = self.full_text();
+            if all.contains(text) {
+                return;
+            }
+            assert!(Instant::now() < end, "waited for {text:?} and saw:\n{all}");
+            // Output may have arrived since: look again soon.
+            let output = output.lock().unwrap();
+            drop(
+                changed
+                    .wait_timeout(output, Duration::from_millis(50))
+                    .unwrap(),
+            );
+        }
     }
 
     /// The line of the screen that contains a text, with its escape sequences.
