@@ -444,7 +444,7 @@ fn decided_call_is_a_verifiable_session_without_prompts() {
     let sessions = listed["sessions"].as_array().unwrap();
     let found = sessions.iter().find(|it| it["id"] == session).unwrap();
     assert_eq!(found["purpose"], "run");
-    assert_eq!(found["status"], "terminated");
+    assert_eq!(found["state"], "completed");
     let verified = env.run(&["session", "verify", session]);
     assert!(verified.status.success(), "{verified:?}");
     let resumed = env.run(&["session", "resume", session]);

@@ -368,7 +368,7 @@ fn unreadable_session_reports_an_error_until_repaired() {
     let resume = format!("rye session resume {}\n", short_id(&id));
     assert!(next.contains(&resume), "{listed:?}");
     let listed = json(&env.run(&["session", "list", "--json"]));
-    assert_eq!(listed["sessions"][0]["status"], "error");
+    assert_eq!(listed["sessions"][0]["state"], "failed");
 
     execute_sql(
         &env,
@@ -377,7 +377,7 @@ fn unreadable_session_reports_an_error_until_repaired() {
     let resumed = env.run(&["session", "resume", &id]);
     assert!(stdout_text(&resumed).contains("And again."), "{resumed:?}");
     let listed = json(&env.run(&["session", "list", "--json"]));
-    assert_eq!(listed["sessions"][0]["status"], "running");
+    assert_eq!(listed["sessions"][0]["state"], "idle");
     assert!(env.run(&["session", "verify", &id]).status.success());
 }
 

@@ -270,7 +270,12 @@ fn gate_of_a_task_is_answered_in_its_parent() {
         sessions[1]["usage"]["turns"], 4,
         "its own two and those of the task"
     );
-    assert_eq!(sessions[0]["status"], "terminated");
+    assert_eq!(sessions[0]["state"], "ended");
+    let id = sessions[1]["id"].as_str().unwrap();
+    let shown = json(&env.run(&["session", "show", id, "--json"]));
+    assert_eq!(shown["state"], "idle", "{shown}");
+    assert_eq!(shown["children"][0]["state"], "ended", "{shown}");
+    assert_eq!(shown["children"][0].get("status"), None, "{shown}");
 }
 
 #[test]
@@ -351,6 +356,7 @@ fn list_shows_the_state_title_model_and_cost_of_sessions() {
         "Count the lines of all files in this project and then write…"
     );
     assert_eq!(before["state"], "idle", "{before}");
+    assert_eq!(before.get("status"), None, "the only state: {before}");
     assert_eq!(before["model"], "scripted:agent.yaml", "{before}");
     assert!(before["title"].as_str().unwrap().chars().count() <= 60);
     let more = env.run(&["prompt", "more", "--session", &id]);

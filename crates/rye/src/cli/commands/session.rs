@@ -7,6 +7,7 @@ mod fork;
 mod import;
 mod list;
 mod review;
+mod state;
 mod thread;
 mod title;
 mod verify;
@@ -17,16 +18,16 @@ use std::collections::BTreeMap;
 
 use rye_engine::Engine;
 use rye_engine::protocol::{
-    Entry, EntryKind, Gate, GateId, PromptStatus, QueuedPrompt, Session, SessionId, SessionStatus,
-    Thread,
+    Entry, EntryKind, Gate, GateId, PromptStatus, QueuedPrompt, Session, SessionId, Thread,
 };
-use rye_engine::store::{Claim, SessionFilter};
+use rye_engine::store::{Claim, SessionFilter, StoreError};
 use rye_host::engine::{EngineOptions, answer_command, with_engine};
 use rye_host::follower::Follower;
 use rye_host::lookup::{find_session, find_session_to_remove};
 use rye_host::session_engine::with_session_or_root;
 use serde_json::{Value, json};
 
+use self::state::State;
 use super::prompt::now;
 use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand, ShowSessionArgs};
 use crate::cli::context::Context;
@@ -70,9 +71,10 @@ fn show(args: &ShowSessionArgs, context: &Context) -> Outcome {
 
 struct Show {
     id: SessionId,
+    state: State,
     /// Why the import could not be verified, if it could not.
     unverified: Option<String>,
-    children: Vec<Session>,
+    children: Vec<(Session, State)>,
     threads: Vec<(Thread, Vec<Entry>)>,
     /// All gates in the history.
     gates: BTreeMap<GateId, Gate>,
@@ -117,11 +119,28 @@ impl Show {
             .collect();
         let queue = engine.unfinished_prompts(&id).await?;
         let session = engine.session_data(&id).await?;
-        let unverified = session.and_then(|it| it.unverified_import);
+        let session = session.ok_or_else(|| StoreError::NotFound {
+            kind: "session",
+            id: id.to_string(),
+        })?;
+        let holders = engine.holders().await?;
+        let state = State::new(&session, &children, &pending, &holders, queue.len());
+        let unverified = session.unverified_import;
+        let mut tasks = Vec::new();
+        for child in &children {
+            // An unreadable task is marked.
+            let unfinished = engine
+                .unfinished_prompts(&child.id)
+                .await
+                .unwrap_or_default();
+            let state = State::new(child, &children, &pending, &holders, unfinished.len());
+            tasks.push((child.clone(), state));
+        }
         Ok(Self {
             id,
+            state,
             unverified,
-            children,
+            children: tasks,
             threads,
             gates,
             decisions,
@@ -139,11 +158,16 @@ impl Report for Show {
         let threads: Vec<_> = threads
             .map(|(thread, entries)| json!({ "thread": thread, "entries": entries }))
             .collect();
+        let children = self.children.iter();
+        let children: Vec<_> = children
+            .map(|(child, state)| state.session_json(child))
+            .collect();
         json!({
             "session": self.id,
+            "state": self.state.name(),
             "unverified_import": self.unverified,
             "threads": threads,
-            "children": self.children,
+            "children": children,
             "gates": self.gates.values().collect::<Vec<_>>(),
             "pending_gates": self.pending,
             "queue": self.queue,
@@ -178,15 +202,10 @@ impl Report for Show {
                 }
             }
         }
-        for child in &self.children {
-            let state = match child.status {
-                SessionStatus::Terminated => "ended",
-                SessionStatus::Error => "failed",
-                _ => "running",
-            };
+        for (child, state) in &self.children {
             page.line(paint(
                 DIM,
-                format_args!("task {}: {state}", child.id.short()),
+                format_args!("task {}: {}", child.id.short(), state.name()),
             ));
         }
         for gate in &self.pending {

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use rye_engine::Engine;
-use rye_engine::protocol::{Gate, Millis, QueuedPrompt, Session, SessionId, SessionStatus};
-use rye_engine::store::{Holder, SessionFilter, StoreError};
+use rye_engine::protocol::{Gate, Millis, QueuedPrompt, Session};
+use rye_engine::store::{SessionFilter, StoreError};
 use rye_host::engine::{EngineOptions, with_engine};
 use rye_host::lookup::unique_short_id;
-use rye_host::runs::{RunState, RunView};
 use serde_json::{Value, json};
 
+use super::state::State;
 use super::{MAX_LISTED, now};
 use crate::cli::context::Context;
-use crate::cli::page::{BAD, DIM, HELP, Page, WARN};
+use crate::cli::page::{DIM, Page};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
 
@@ -35,64 +35,6 @@ struct Listed {
     model: Option<String>,
 }
 
-/// What a session does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
-    /// Its record cannot be read.
-    Unreadable,
-    /// It was imported although it could not be verified.
-    Unverified,
-    /// It stopped with an error and can be resumed.
-    Failed,
-    /// This many gates wait for a decision.
-    Waiting(usize),
-    /// A process works on a prompt.
-    Working,
-    /// This many prompts are unfinished, and no process works on them.
-    Unfinished(usize),
-    Paused,
-    Ended,
-    /// Everything is done.
-    Idle,
-    /// The session records a run.
-    Run(&'static str, RunState),
-}
-
-impl State {
-    /// The name in JSON.
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Unreadable => "unreadable",
-            Self::Unverified => "unverified",
-            Self::Failed => "failed",
-            Self::Waiting(_) => "waiting",
-            Self::Working => "working",
-            Self::Unfinished(_) => "unfinished",
-            Self::Paused => "paused",
-            Self::Ended => "ended",
-            Self::Idle => "idle",
-            Self::Run(name, _) => name,
-        }
-    }
-
-    fn cell(&self) -> Cell {
-        let counted = |count: usize, what: &str| match count {
-            1 => format!("1 {what}"),
-            many => format!("{many} {what}s"),
-        };
-        match self {
-            Self::Unverified => Cell::styled(BAD, "imported unverified"),
-            Self::Waiting(count) => Cell::styled(WARN, counted(*count, "pending gate")),
-            Self::Unfinished(count) => Cell::styled(WARN, counted(*count, "unfinished prompt")),
-            Self::Unreadable | Self::Failed => Cell::styled(BAD, self.name()),
-            Self::Run(name, state) => super::super::run::styled_state(*state, name),
-            Self::Working => Cell::styled(HELP, self.name()),
-            Self::Paused => Cell::styled(WARN, self.name()),
-            Self::Ended | Self::Idle => Cell::styled(DIM, self.name()),
-        }
-    }
-}
-
 impl List {
     async fn load(engine: &Engine) -> Result<Self, StoreError> {
         let filter = SessionFilter {
@@ -112,7 +54,7 @@ impl List {
             let id = &session.id;
             let unfinished = engine.unfinished_prompts(id).await.unwrap_or_default();
             let model = engine.current_model(id).await.unwrap_or_default();
-            let state = state(session, &sessions, &list.gates, &holders, unfinished.len());
+            let state = State::new(session, &sessions, &list.gates, &holders, unfinished.len());
             if session.parent.is_none() {
                 list.queue.extend(unfinished);
             }
@@ -135,46 +77,6 @@ impl List {
     fn short_id<'a>(&'a self, session: &'a Session) -> &'a str {
         let ids = self.sessions.iter().map(|it| it.session.id.as_str());
         unique_short_id(session.id.as_str(), ids)
-    }
-}
-
-/// Number of pending gates of a session and its tasks.
-fn pending_gates(id: &SessionId, sessions: &[Session], gates: &[Gate]) -> usize {
-    let is_child = |other: &&Session| {
-        let parent = other.parent.as_ref();
-        parent.is_some_and(|parent| parent.session == *id)
-    };
-    let children = sessions.iter().filter(is_child);
-    let below: usize = children
-        .map(|child| pending_gates(&child.id, sessions, gates))
-        .sum();
-    gates.iter().filter(|it| it.origin.session == *id).count() + below
-}
-
-fn state(
-    session: &Session,
-    sessions: &[Session],
-    gates: &[Gate],
-    holders: &[Holder],
-    unfinished: usize,
-) -> State {
-    let pending = pending_gates(&session.id, sessions, gates);
-    let is_held = holders.iter().any(|it| it.session == session.id);
-    if session.unreadable.is_some() {
-        return State::Unreadable;
-    }
-    if let Some(run) = RunView::of_session(session, holders, gates) {
-        return State::Run(run.state_name(), run.state());
-    }
-    match session.status {
-        _ if pending > 0 => State::Waiting(pending),
-        _ if session.unverified_import.is_some() => State::Unverified,
-        SessionStatus::Error => State::Failed,
-        SessionStatus::Paused => State::Paused,
-        SessionStatus::Terminated => State::Ended,
-        SessionStatus::Running if unfinished == 0 => State::Idle,
-        SessionStatus::Running if is_held => State::Working,
-        SessionStatus::Running => State::Unfinished(unfinished),
     }
 }
 
@@ -207,8 +109,7 @@ fn cost(session: &Session) -> String {
 impl Report for List {
     fn json(&self) -> Value {
         let sessions = self.sessions.iter().map(|listed| {
-            let mut json = json!(listed.session);
-            json["state"] = json!(listed.state.name());
+            let mut json = listed.state.session_json(&listed.session);
             json["model"] = json!(listed.model);
             json
         });
