@@ -190,6 +190,11 @@ pub trait Primitive: Send + Sync {
         false
     }
 
+    /// The tools that a tool of this primitive calls, as far as its file names them.
+    fn called_tools(&self, _: &Verified<Item>) -> Vec<ItemRef> {
+        Vec::new()
+    }
+
     /// Whether the primitive starts programs. If not, the executor does not create the private
     /// copies and directories that only programs use.
     fn runs_programs(&self) -> bool {

@@ -48,6 +48,8 @@ pub trait Dispatcher: Sync {
 /// Calls signed tools through an executor.
 pub(crate) struct ExecutorDispatcher<'a> {
     pub(crate) executor: &'a Executor,
+    /// The graph.
+    pub(crate) graph: &'a ItemRef,
     pub(crate) approval: Approval,
     pub(crate) listener: Option<OutputListener>,
 }
@@ -55,9 +57,13 @@ pub(crate) struct ExecutorDispatcher<'a> {
 impl Dispatcher for ExecutorDispatcher<'_> {
     fn traits(&self, item: &ItemId) -> Result<ToolTraits, NodeError> {
         let info = self.executor.inspect(&tool(item));
-        let info = info.map_err(|error| NodeError {
-            hint: error.hint(),
-            ..NodeError::new(error.code(), error.to_string())
+        let info = info.map_err(|error| {
+            // Names the unsigned tools of the other nodes too.
+            let error = self.executor.with_all_unverified(self.graph, error);
+            NodeError {
+                hint: error.hint(),
+                ..NodeError::new(error.code(), error.to_string())
+            }
         })?;
         let config = lillux::canonical::to_vec(&info.config).unwrap_or_default();
         let both = [info.chain_hash.as_bytes().as_slice(), &config].concat();

@@ -11,17 +11,19 @@ use lillux::keys::SigningKey;
 use rye_engine::store::{SessionStore, StoreError};
 use rye_executor::primitive::{Call, CallFailure, CallFuture, CallOutcome, Primitive};
 use rye_executor::{Approval, Executor, RunContext};
+use rye_items::{Item, ItemKind, ItemRef, Verified};
 use rye_protocol::RunStatus;
 use serde_json::{Map, Value, json};
 
 use crate::cache::ResultCache;
-use crate::definition::Graph;
+use crate::definition::{Graph, literal_item};
 use crate::dispatch::ExecutorDispatcher;
 use crate::error::RecordError;
 use crate::journal::{EventListener, Journal};
 use crate::problem::Problem;
 use crate::standalone::trust_policy;
 use crate::trust::TrustPolicy;
+use crate::validate;
 use crate::walk::{Limits, RunResult, Walker};
 
 use resume::RunSetup;
@@ -123,6 +125,7 @@ impl StateGraph {
         let graph = parse(call)?;
         let dispatch = ExecutorDispatcher {
             executor,
+            graph: &call.tool.reference,
             approval: match call.approval {
                 Approval::ByUser => Approval::ByUser,
                 // The user approved the graph, not the tools that it calls.
@@ -223,6 +226,14 @@ impl Primitive for StateGraph {
 
     fn needs_tool(&self) -> bool {
         true
+    }
+
+    fn called_tools(&self, graph: &Verified<Item>) -> Vec<ItemRef> {
+        let parsed = Graph::parse(graph.bytes());
+        let graph = parsed.ok().and_then(|parsed| parsed.graph);
+        let actions = graph.iter().flat_map(validate::actions);
+        let ids = actions.filter_map(|action| literal_item(action)?.parse().ok());
+        ids.map(|id| ItemRef::new(ItemKind::Tool, id)).collect()
     }
 
     fn runs_programs(&self) -> bool {

@@ -1,5 +1,7 @@
 //! Finds everything that does not verify in a call, so that one command can sign it.
 
+use std::path::{Path, PathBuf};
+
 use lillux::shell_word;
 use rye_items::{IntegrityError, ItemRef, Library, Options};
 
@@ -8,12 +10,13 @@ use crate::chain;
 use crate::error::ExecuteError;
 
 impl Executor {
-    /// Adds to an integrity error the other items and directories of the call that do not verify.
-    pub(super) fn with_all_unverified(&self, tool: &ItemRef, error: ExecuteError) -> ExecuteError {
+    /// Adds to an integrity error the other items and directories of the call that do not verify,
+    /// including those of tools that the tool itself calls.
+    pub fn with_all_unverified(&self, tool: &ItemRef, error: ExecuteError) -> ExecuteError {
         if !error.integrity().is_some_and(IntegrityError::is_signable) {
             return error;
         }
-        let (problems, environments) = self.unverified(tool).unwrap_or_default();
+        let (problems, environments) = self.all_unverified(tool);
         if problems.len() + environments.len() < 2
             || !problems.iter().all(IntegrityError::is_signable)
         {
@@ -46,13 +49,35 @@ impl Executor {
         }
     }
 
-    /// The failed verifications of a chain and of the files that it loads, and the interpreter
-    /// environments in the tool's directory that are not signed. Unverified metadata is only read
-    /// to find them.
-    fn unverified(
-        &self,
-        tool: &ItemRef,
-    ) -> Result<(Vec<IntegrityError>, Vec<std::path::PathBuf>), ExecuteError> {
+    /// The failed verifications of a tool and of the tools that it calls, and the interpreter
+    /// environments in their directories that are not signed.
+    fn all_unverified(&self, tool: &ItemRef) -> (Vec<IntegrityError>, Vec<PathBuf>) {
+        let (mut problems, mut environments) = (Vec::new(), Vec::new());
+        let mut tools = vec![tool.clone()];
+        let mut next = 0;
+        while let Some(tool) = tools.get(next).cloned() {
+            next += 1;
+            // A tool that cannot be read at all is an error of its own.
+            let Ok(found) = self.unverified(&tool) else {
+                continue;
+            };
+            let other = found.problems.into_iter();
+            let other = other.filter(|it: &IntegrityError| !has_path(&problems, &it.path));
+            let other: Vec<_> = other.collect();
+            problems.extend(other);
+            environments.extend(found.environments);
+            for tool in found.called {
+                if !tools.contains(&tool) {
+                    tools.push(tool);
+                }
+            }
+        }
+        (problems, environments)
+    }
+
+    /// What does not verify in a chain and in the files that it loads. Unverified metadata is only
+    /// read to find them.
+    fn unverified(&self, tool: &ItemRef) -> Result<Unverified, ExecuteError> {
         let lenient = Library::open(&Options {
             dev_mode: true,
             process_cache: None,
@@ -68,6 +93,25 @@ impl Executor {
         let trust = library.trust();
         let found = dependencies::unverified(&library, &trust, &chain, &anchor)?;
         problems.extend(found.problems);
-        Ok((problems, found.environments))
+        let primitive = self.primitives.get(chain.primitive().id());
+        Ok(Unverified {
+            problems,
+            environments: found.environments,
+            called: primitive
+                .map(|it| it.called_tools(&chain.tool().item))
+                .unwrap_or_default(),
+        })
     }
+}
+
+/// What does not verify in the chain of one tool.
+struct Unverified {
+    problems: Vec<IntegrityError>,
+    environments: Vec<PathBuf>,
+    /// Tools that the tool calls.
+    called: Vec<ItemRef>,
+}
+
+fn has_path(problems: &[IntegrityError], path: &Path) -> bool {
+    problems.iter().any(|it| it.path == path)
 }

@@ -238,3 +238,47 @@ fn validate_checks_every_named_graph() {
     ]);
     assert_transcript!(transcript);
 }
+
+#[test]
+fn all_unsigned_tools_of_a_graph_are_reported_with_one_command() {
+    let env = env_with_examples();
+    let config = "  start: one\n  nodes:\n    \
+        one: { action: { item_id: draft/one, params: {} }, next: two }\n    \
+        two: { type: foreach, over: [1], action: { item_id: draft/two, params: {} }, next: nested }\n    \
+        nested: { action: { item_id: draft/nested, params: {} } }\n";
+    let nested = "version: \"1.0.0\"\ntool_type: graph\n\
+        executor_id: rye/core/runtimes/state-graph/runtime\n\
+        permissions: [\"rye.execute.tool.*\"]\nconfig:\n  start: go\n  nodes:\n    \
+        go: { action: { item_id: draft/three, params: {} } }\n";
+    let tool = "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\necho '{}'\n";
+    write_graph(&env, "all", "[\"rye.execute.tool.*\"]", config);
+    for name in ["one", "two", "three"] {
+        env.write(&format!("project/.ai/tools/draft/{name}.sh"), tool);
+    }
+    env.write("project/.ai/tools/draft/nested.yaml", nested);
+    let sign_all = |output: &std::process::Output| {
+        let document = json(output);
+        let hint = document["error"]["hint"].as_str().unwrap();
+        let command = hint.split(" #").next().unwrap();
+        let mut arguments: Vec<_> = command.split(' ').map(str::to_owned).collect();
+        assert_eq!(arguments.remove(0), "rye", "{hint}");
+        arguments
+    };
+    let refused = env.run(&["--json", "graph", "run", "flows/all"]);
+    let arguments = sign_all(&refused);
+    let four = ["draft/one", "draft/two", "draft/nested", "draft/three"];
+    assert_eq!(arguments, [&["sign"], &four[..]].concat());
+    // An unsigned graph is listed with its tools.
+    let path = env.path("project/.ai/tools/flows/all.yaml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{text}# edited\n")).unwrap();
+    let refused = env.run(&["--json", "graph", "run", "flows/all"]);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    let arguments = sign_all(&refused);
+    assert_eq!(arguments, [&["sign", "flows/all"], &four[..]].concat());
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let signed = env.run(&arguments);
+    assert!(signed.status.success(), "{signed:?}");
+    let output = env.run(&["graph", "run", "flows/all"]);
+    assert!(output.status.success(), "{output:?}");
+}
