@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::str;
 use std::time::Duration;
 
@@ -84,6 +84,14 @@ pub(super) fn stat(pid: i32) -> io::Result<Option<Stat>> {
         Err(Errno::NOENT | Errno::SRCH) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Opens the other end of a pipe that this process writes to.
+pub(super) fn open_read_end(pipe: BorrowedFd<'_>) -> Option<OwnedFd> {
+    let mut path = Text::<32>::default();
+    write!(path, "/proc/self/fd/{}\0", pipe.as_raw_fd()).ok()?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    openat(CWD, path.as_c_str()?, flags, Mode::empty()).ok()
 }
 
 /// Calls `visit` with the pid of every process. New processes get higher pids and would be

@@ -99,11 +99,11 @@ fn failed_installation_shows_the_meaningful_lines() {
     );
 }
 
-/// Notes SIGTERM, and needs a moment to finish what it writes. It closes standard error because the
-/// shell reports the end of `sleep` there, and dies if the pipe has no reader any more.
+/// Notes SIGTERM, and needs a moment to finish what it writes. It reports that on standard error,
+/// with more than a pipe holds.
 const WRITING: &str = "\
-exec 2>/dev/null
-trap 'echo terminated > ../signal; sleep 1; echo complete > ../cache; exit 1' TERM
+trap 'echo terminated > ../signal; head -c 200000 /dev/zero >&2 || exit 9; sleep 1; \
+echo closing >&2; echo complete > ../cache; exit 1' TERM
 echo partial > ../cache
 sleep 0.3
 touch ../started

@@ -53,7 +53,11 @@ fn serve(socket: OwnedFd, host: OwnedFd) -> bool {
         drop(stdin);
         // The outputs stay open here, so that the host is not woken for the end of a stream
         // just before the end of the command. It reads the rest when the command has ended.
-        let _outputs = (stderr, (!request.external_stdout).then_some(stdout));
+        let stdout = (!request.external_stdout).then_some(stdout);
+        // Nobody reads the outputs when the host is gone, and a command that still writes would
+        // die of SIGPIPE in its grace time.
+        let outputs = [Some(&stderr), stdout.as_ref()];
+        let outputs = outputs.map(|pipe| table::open_read_end(pipe?.as_fd()));
         let pid = match started {
             None => return true,
             Some(Err((step, errno))) => {
@@ -68,7 +72,7 @@ fn serve(socket: OwnedFd, host: OwnedFd) -> bool {
             let start_time = start_time.map_or(0, |stat| stat.start_time);
             reaper.send(Event::Started { pid, start_time });
         }
-        match reaper.supervise(pid, request) {
+        match reaper.supervise(pid, request, &outputs) {
             TreeOutcome::Ended => {}
             TreeOutcome::EndedWithoutHost => return true,
             TreeOutcome::Stuck => return false,
@@ -149,7 +153,14 @@ impl Reaper {
     }
 
     /// Supervises a tree until no process of it is left.
-    fn supervise(&self, main: i32, request: RunRequest) -> TreeOutcome {
+    ///
+    /// `outputs` are the read ends of the tree's output pipes, which are read when the host is gone.
+    fn supervise(
+        &self,
+        main: i32,
+        request: RunRequest,
+        outputs: &[Option<OwnedFd>; 2],
+    ) -> TreeOutcome {
         let mut host_is_alive = true;
         let mut timed_out = false;
         let mut main_status = None;
@@ -210,22 +221,29 @@ impl Reaper {
                     Some(monotonic() + KILL_INTERVAL)
                 }
             };
-            host_is_alive &= self.wait_for_event(host_is_alive, wait_until);
+            host_is_alive &= self.wait_for_event(host_is_alive, outputs, wait_until);
         }
     }
 
     /// Waits until a child has ended, the host is gone, or the time is reached. Returns
     /// whether the host is alive.
-    fn wait_for_event(&self, host_is_alive: bool, until: Option<Duration>) -> bool {
+    fn wait_for_event(
+        &self,
+        host_is_alive: bool,
+        outputs: &[Option<OwnedFd>; 2],
+        until: Option<Duration>,
+    ) -> bool {
         // The host sends nothing while its command runs, so its socket is readable only when
         // it is closed.
-        let mut watched = [
-            PollFd::new(&self.children, PollFlags::IN),
-            PollFd::new(&self.socket, PollFlags::IN),
-            PollFd::new(&self.host, PollFlags::IN),
-        ];
-        let count = if host_is_alive { 3 } else { 1 };
-        let watched = &mut watched[..count];
+        let others = if host_is_alive {
+            [&self.socket, &self.host]
+        } else {
+            outputs
+                .each_ref()
+                .map(|it| it.as_ref().unwrap_or(&self.children))
+        };
+        let [first, second] = others.map(|fd| PollFd::new(fd, PollFlags::IN));
+        let mut watched = [PollFd::new(&self.children, PollFlags::IN), first, second];
         let timeout = until.map(|until| {
             let left = until.saturating_sub(monotonic());
             Timespec::try_from(left).unwrap_or(Timespec {
@@ -233,13 +251,17 @@ impl Reaper {
                 tv_nsec: 0,
             })
         });
-        if poll(watched, timeout.as_ref()).is_err() {
+        if poll(&mut watched, timeout.as_ref()).is_err() {
             return true;
         }
         if !watched[0].revents().is_empty() {
             drain(&self.children);
         }
-        watched[1..].iter().all(|fd| fd.revents().is_empty())
+        let is_quiet = watched[1..].iter().all(|fd| fd.revents().is_empty());
+        if !host_is_alive {
+            outputs.iter().flatten().for_each(discard);
+        }
+        is_quiet
     }
 
     fn read_exactly(&self, mut into: &mut [u8]) -> Option<()> {
@@ -316,4 +338,14 @@ fn kill_tree(main: Option<i32>) -> usize {
 /// pending, so one read is enough.
 pub(super) fn drain(children: &OwnedFd) {
     let _ = read(children, &mut [0; 128]);
+}
+
+/// Reads what is in a pipe, at most as much as a pipe usually holds.
+fn discard(pipe: &OwnedFd) {
+    let mut chunk = [0; 4096];
+    for _ in 0..16 {
+        if !matches!(read(pipe, &mut chunk), Ok(1..)) {
+            break;
+        }
+    }
 }
