@@ -7,6 +7,7 @@
 use lillux::template::{EXPRESSION, Segment};
 use lillux::{quote_block, sanitize_line};
 use rye_items::metadata::{Data, Node};
+use rye_protocol::json::{self, JsonError};
 use serde_json::{Map, Value};
 
 use crate::path::{Path, Scope};
@@ -238,10 +239,14 @@ fn operand(text: &str, variable: Option<&str>) -> Result<Operand, (String, Optio
         return Ok(Operand::Literal(inner.into()));
     }
     // JSON literals.
-    if let Ok(value) = serde_json::from_str(text) {
-        return Ok(Operand::Literal(value));
+    match json::parse(text) {
+        Ok(value) => Ok(Operand::Literal(value)),
+        Err(JsonError::LargeInteger(number)) => Err((
+            format!("the number `{number}` does not fit into 64 bits"),
+            Some(format!("'{number}'")),
+        )),
+        Err(JsonError::Syntax(_)) => Path::parse(text, variable).map(Operand::Path),
     }
-    Path::parse(text, variable).map(Operand::Path)
 }
 
 /// Whether this is an environment variable, which the executor replaces.

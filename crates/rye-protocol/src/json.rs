@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 /// Why a JSON text cannot be parsed exactly.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +42,21 @@ pub fn quote_large_integers(text: &str) -> Cow<'_, str> {
     }
     quoted.push_str(&text[end..]);
     Cow::Owned(quoted)
+}
+
+/// A number in a value that may have been an integer of more than 64 bits, for parsers of other
+/// formats: they too turn it into a float, which has no fraction.
+pub fn find_large_number(value: &Value) -> Option<&Number> {
+    /// Floats from here on are beyond the integers of 64 bits.
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            Some(number).filter(|it| it.as_f64().is_some_and(|it| it.abs() >= LIMIT))
+        }
+        Value::Array(items) => items.iter().find_map(find_large_number),
+        Value::Object(fields) => fields.values().find_map(find_large_number),
+        _ => None,
+    }
 }
 
 /// The integers of more than 64 bits in a JSON text.
@@ -124,6 +139,14 @@ mod tests {
             );
         }
         assert!(matches!(parse("{"), Err(JsonError::Syntax(_))));
+    }
+
+    #[test]
+    fn numbers_that_may_have_lost_digits_are_found() {
+        let found = |value: &Value| find_large_number(value).is_some();
+        assert!(found(&json!({ "a": [1, 1.234e29] })));
+        assert!(found(&json!(-1e19)));
+        assert!(!found(&json!([u64::MAX, i64::MIN, 1.5, "1e30", null])));
     }
 
     #[test]

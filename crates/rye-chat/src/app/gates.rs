@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use lillux::sanitize_line;
 use rye_engine::arguments::{ARGUMENTS, PARAMS, is_editable};
-use rye_engine::protocol::{ActionId, CHANGE_SET, Gate, GateId, GateKind};
+use rye_engine::protocol::{ActionId, CHANGE_SET, Gate, GateId, GateKind, json};
 use rye_engine::tool::{COMMAND_PREFIX, PREFIX};
 use serde_json::{Value, json};
 
@@ -180,7 +180,7 @@ impl App {
 
     /// Approves a gate with the edited arguments.
     pub(super) fn send_arguments(&mut self, gate: GateId) -> Vec<Effect> {
-        let edited: Value = match serde_json::from_str(self.editor.text()) {
+        let edited: Value = match json::parse(self.editor.text()) {
             Ok(edited) => edited,
             Err(error) => {
                 self.set_hint(&format!("invalid JSON: {error}"));

@@ -46,6 +46,20 @@ fn single_expression_keeps_its_type_and_strings_are_joined() {
 }
 
 #[test]
+fn literal_integer_beyond_64_bits_is_refused_or_a_string() {
+    let large = "123456789012345678901234567890";
+    let text = json!(format!("${{state.none || {large}}}")).to_string();
+    let node = rye_items::metadata::parse_yaml(text.as_bytes()).unwrap();
+    let mut problems = Vec::new();
+    Template::parse(&node, None, &mut problems);
+    let codes: Vec<_> = problems.iter().map(|problem| problem.code).collect();
+    assert_eq!(codes, ["bad_expression"], "{problems:?}");
+    assert!(problems[0].message.contains(large), "{problems:?}");
+    let (value, _) = render(&format!("${{state.none || '{large}'}}"));
+    assert_eq!(value, json!(large));
+}
+
+#[test]
 fn values_cannot_be_mistaken_for_text_of_the_graph() {
     let state = json!({"one": "ls\u{202e}", "more": "ls\nrisk: low", "none": null});
     let inputs = json!({});

@@ -9,17 +9,24 @@ mod guard;
 mod rate_limit;
 mod sessions;
 
+use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
-use axum::middleware;
-use http_body_util::BodyExt as _;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::{Json, Router};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use rmcp::ServerHandler;
+use rmcp::model::ErrorCode;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rye_protocol::json::{self, JsonError};
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -88,8 +95,10 @@ pub async fn serve<H: ServerHandler>(
     let service = StreamableHttpService::new(move || Ok(make()), sessions, config);
     let guard = guard::Guard::new(options);
     let responses = TaskTracker::new();
+    let max_body = options.max_body;
     let router = Router::new()
         .nest_service(PATH, service)
+        .layer(middleware::from_fn_with_state(max_body, exact_integers))
         .layer(middleware::from_fn_with_state(
             (guard, responses.clone()),
             guard::check,
@@ -129,6 +138,31 @@ fn config(
         .with_cancellation_token(streams);
     config.sse_keep_alive = Some(Duration::from_secs(15));
     config
+}
+
+/// Middleware that refuses a message with an integer of more than 64 bits, which the SDK would
+/// read as a float with other digits.
+async fn exact_integers(State(max_body): State<usize>, request: Request, next: Next) -> Response {
+    let (head, body) = request.into_parts();
+    let body = match Limited::new(body, max_body).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => {
+            return (StatusCode::PAYLOAD_TOO_LARGE, "the message is too long\n").into_response();
+        }
+        Err(_) => return (StatusCode::BAD_REQUEST, "the message is incomplete\n").into_response(),
+    };
+    let text = std::str::from_utf8(&body).unwrap_or_default();
+    // The scan is cheaper than parsing, which the SDK does.
+    if let Cow::Owned(_) = json::quote_large_integers(text)
+        && let Err(error @ JsonError::LargeInteger(_)) = json::parse(text)
+    {
+        let message: Value = serde_json::from_str(text).unwrap_or_default();
+        let code = ErrorCode::INVALID_PARAMS.0;
+        let error = json!({ "code": code, "message": error.to_string() });
+        let reply = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
+        return (StatusCode::BAD_REQUEST, Json(reply)).into_response();
+    }
+    next.run(Request::from_parts(head, Body::from(body))).await
 }
 
 /// A body that holds a guard until it is sent completely or dropped.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use rye_protocol::CallId;
+use rye_protocol::json::find_large_number;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -288,11 +289,14 @@ fn call(spanned: Spanned<RawCall>) -> Result<ScriptCall, ScriptError> {
         .map(|id| id.parse())
         .transpose()
         .map_err(|error: rye_protocol::IdError| ScriptError::at(location, error.to_string()))?;
-    Ok(ScriptCall {
-        name,
-        args: Value::Object(args),
-        id,
-    })
+    let args = Value::Object(args);
+    if let Some(number) = find_large_number(&args) {
+        let what = format!(
+            "`args` has a number with more than 64 bits, about {number}; write it in quotes"
+        );
+        return Err(ScriptError::at(location, what));
+    }
+    Ok(ScriptCall { name, args, id })
 }
 
 #[cfg(test)]

@@ -100,6 +100,11 @@ fn errors_contain_their_position() {
             "`b`",
         ),
         ("steps:\n  - tool_calls: [{ name: a, args: [1] }]", 2, ""),
+        (
+            "steps:\n  - tool_calls: [{ name: a, args: { n: [123456789012345678901234567890] } }]",
+            2,
+            "64 bits",
+        ),
         ("steps: []\ncontext_window: 0", 2, ""),
         ("steps: []\nprice: { input: -1 }", 2, "`price`"),
         ("steps: []\nprice: { input: .nan }", 2, "`price`"),

@@ -101,6 +101,27 @@ fn request_from_a_foreign_origin_is_refused() {
 }
 
 #[test]
+fn integer_of_more_than_64_bits_is_refused() {
+    let env = env();
+    let server = Server::start(&env, &[]);
+    let ask = initialize_request().to_string();
+    let large = ask.replacen(
+        "{}",
+        "{\"experimental\":{\"n\":{\"m\":123456789012345678901}}}",
+        1,
+    );
+    assert_ne!(ask, large);
+    let refused = server.send("POST", &[], &large);
+    assert_eq!(refused.status, 400);
+    let reply: Value = serde_json::from_str(&refused.text()).unwrap();
+    assert_eq!(
+        (&reply["id"], &reply["error"]["code"]),
+        (&json!(1), &json!(-32602))
+    );
+    server.open_session();
+}
+
+#[test]
 fn too_long_request_is_refused_and_the_next_one_answered() {
     let env = env();
     let server = Server::start(&env, &["--max-body", "1"]);

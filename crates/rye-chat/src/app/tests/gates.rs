@@ -130,6 +130,10 @@ fn text_answers_a_question_and_edited_arguments_must_be_json() {
     app.editor.set_text("{ no json");
     assert_eq!(press(&mut app, "\r", now), []);
     assert_eq!(app.editor.text(), "{ no json", "the draft is kept");
+    let large = "{\"to\": 123456789012345678901234567890}";
+    app.editor.set_text(large);
+    assert_eq!(press(&mut app, "\r", now), []);
+    assert_eq!(app.editor.text(), large, "it would lose digits");
     app.editor.set_text("{\"to\": \"test\"}");
     let effects = press(&mut app, "\r", now);
     let [Effect::Decide { action, value, .. }] = effects.as_slice() else {

@@ -5,7 +5,7 @@ mod input;
 use std::path::Path;
 use std::time::SystemTime;
 
-use rye_engine::protocol::{IncompleteReason, Millis, Part, SessionId, TurnEnd};
+use rye_engine::protocol::{IncompleteReason, Millis, Part, SessionId, TurnEnd, json};
 use rye_engine::result::schema_error;
 use rye_engine::sandbox::{Sandbox, SandboxSpec};
 use rye_engine::store::Claim;
@@ -118,12 +118,11 @@ async fn check_and_expand(
 /// Reads a JSON Schema from a file.
 fn load_schema(path: &Path) -> Result<Value, Failure> {
     let invalid = |why: String| Failure::new(Exit::Usage, "bad_schema", why).at(path);
-    let bytes = std::fs::read(path).map_err(|error| {
+    let text = std::fs::read_to_string(path).map_err(|error| {
         let message = format!("cannot read schema {}: {error}", path.display());
         Failure::new(Exit::Usage, "bad_schema", message).detail("path", path.display().to_string())
     })?;
-    let schema: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| invalid(format!("invalid JSON: {error}")))?;
+    let schema = json::parse(&text).map_err(|error| invalid(format!("invalid JSON: {error}")))?;
     match schema_error(&schema) {
         Some(why) => Err(invalid(format!("invalid JSON Schema: {why}"))),
         None => Ok(schema),
