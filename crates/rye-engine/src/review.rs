@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use lillux::{Hash, sanitize_line};
 use rye_protocol::policy::RISK;
 use rye_protocol::{
-    Action, ActionId, CHANGE_SET, Change, ChangeSet, ChangeSetSummary, ErrorCode, ErrorInfo,
+    Action, ActionId, CHANGE_SET, Call, Change, ChangeSet, ChangeSetSummary, ErrorCode, ErrorInfo,
     FileKind, GateKind, Risk, Selection, Settlement,
 };
 use serde_json::{Map, Value, json};
@@ -25,6 +25,11 @@ use crate::tool::{
 
 /// Name of the tool, and id of its call. No model can call a tool of this name.
 pub(crate) const REVIEW: &str = "(review)";
+
+/// Whether this is the engine's own call. A model may name the tool, but gets an error.
+pub(crate) fn is_review(call: &Call) -> bool {
+    call.tool == REVIEW && call.id.as_str() == REVIEW
+}
 
 /// Maximum number of paths that a gate lists.
 const MAX_LISTED: usize = 200;

@@ -19,7 +19,7 @@ use rye_protocol::{
 use super::limit_gate::LimitScope;
 use super::{Effect, Step, ToolTraits};
 use crate::child;
-use crate::review::REVIEW;
+use crate::review::{REVIEW, is_review};
 use crate::tool::{EffectClass, WHILE_RUNNING};
 
 /// Maximum model calls for one prompt that sets no limit.
@@ -191,7 +191,7 @@ impl Step<'_> {
     fn start_if_free(&mut self, call: &Call) -> bool {
         let traits = self.context.tools.traits(&call.tool);
         // Only the engine calls the review.
-        let traits = traits.filter(|_| call.tool != REVIEW || call.id.as_str() == REVIEW);
+        let traits = traits.filter(|_| call.tool != REVIEW || is_review(call));
         let Some(ToolTraits { exclusive, .. }) = traits else {
             self.unknown_tool(call);
             return true;

@@ -7,7 +7,7 @@ use rye_protocol::{
 use serde_json::{Value, json};
 
 use super::Step;
-use crate::review::REVIEW;
+use crate::review::is_review;
 use crate::tool::{ToolError, ToolOutput};
 
 impl Step<'_> {
@@ -25,7 +25,7 @@ impl Step<'_> {
             return;
         };
         self.withdraw_gates("ended", |gate| gate.origin.call == *id);
-        if call.tool == REVIEW {
+        if is_review(&call) {
             return self.on_review_ended(outcome);
         }
         match outcome {
@@ -108,7 +108,7 @@ impl Step<'_> {
         attachments: Vec<Part>,
     ) {
         // The engine's own call has no place in the history.
-        if call.tool == REVIEW {
+        if is_review(call) {
             if let Some(call) = self.machine.call(&call.id) {
                 call.state = CallState::Ended;
             }

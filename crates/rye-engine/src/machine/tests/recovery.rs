@@ -174,6 +174,7 @@ fn review_ends_the_turn_also_after_a_restart() {
     harness.prompt(QueueMode::Followup);
     harness.request_tools(&[REVIEW]);
     assert_eq!(harness.started[&review], 2);
+    assert_eq!(harness.history().last().unwrap(), "tool: Error");
 }
 
 #[test]
