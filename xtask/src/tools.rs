@@ -60,16 +60,19 @@ pub(crate) enum Tool {
 }
 
 /// Programs that tests run, with their Debian packages.
-const TEST_PROGRAMS: [(&str, &str); 13] = [
+const TEST_PROGRAMS: [(&str, &str); 15] = [
     ("curl", "curl"),
     ("git", "git"),
     ("make", "make"),
     ("node", "nodejs"),
     ("npm", "npm"),
     ("openssl", "openssl"),
+    ("podman", "podman"),
     ("ps", "procps"),
     ("python3", "python3"),
     ("ruby", "ruby"),
+    // Podman's default runtime needs version 2 of cgroups.
+    ("runc", "runc"),
     ("ssh", "openssh-client"),
     // Often not on the PATH of an ordinary user.
     ("/usr/sbin/sshd", "openssh-server"),

@@ -201,9 +201,9 @@ fn approval_request(exec: &Exec, link: Option<&str>, call: &str) -> DecisionRequ
 
 /// Programs that run what their arguments say, so their name does not limit what happens.
 const RUNNERS: &str = "ash awk bash bun busybox chroot chrt command csh dash deno docker doas env \
-    eval exec fish flatpak gawk ionice kubectl ksh lua mawk nice node nohup nsenter parallel perl \
-    php podman powershell pwsh python python2 python3 ruby runuser script setsid sh ssh stdbuf su \
-    sudo systemd-run tclsh time timeout tsx unshare watch xargs xonsh zsh find sed";
+    eval exec find fish flatpak gawk ionice kubectl ksh lua mawk nice node nohup nsenter parallel \
+    perl php podman powershell pwsh python ruby runuser script sed setsid sh ssh stdbuf su sudo \
+    systemd-run tclsh time timeout tsx unshare watch xargs xonsh zsh";
 
 /// The words at the start of a command by which a person can approve similar commands:
 /// `cargo test` for `cargo test -p x`. `None` if words do not describe what runs: several
@@ -222,18 +222,24 @@ fn command_prefix(command: &str) -> Option<String> {
     }
     let mut words = command.split(' ').filter(|word| !word.is_empty());
     let program = words.next()?;
+    let unversioned =
+        program.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+    let is_runner = RUNNERS
+        .split_whitespace()
+        .any(|runner| runner == unversioned);
     // A path in the workspace is a file that the agent can change.
-    let is_runner = RUNNERS.split_whitespace().any(|runner| runner == program);
     if is_runner || program.contains(['/', '=']) || program.starts_with('-') {
         return None;
     }
     let is_subcommand = |word: &&str| {
         word.starts_with(char::is_alphabetic) && !word.contains(['.', '/', '=', ':', '@'])
     };
-    Some(match words.next().filter(is_subcommand) {
-        Some(subcommand) => format!("{program} {subcommand}"),
-        None => program.to_owned(),
-    })
+    match words.next() {
+        // The subcommand is behind the options; without it, the prefix would cover all.
+        Some(word) if word.starts_with('-') => None,
+        Some(word) if is_subcommand(&word) => Some(format!("{program} {word}")),
+        _ => Some(program.to_owned()),
+    }
 }
 
 /// The result of a command: its output and, unless it succeeded, how it ended.
@@ -375,7 +381,9 @@ mod tests {
         for (command, expected) in [
             ("cargo test", Some("cargo test")),
             ("cargo  test -p rye-tools --lib", Some("cargo test")),
-            (" make -j4 ", Some("make")),
+            (" make ", Some("make")),
+            ("git -c core.pager=x log", None),
+            ("python3.11 x.py", None),
             ("npm run build", Some("npm run")),
             ("ls src/main.rs", Some("ls")),
             ("cargo test; rm -rf x", None),

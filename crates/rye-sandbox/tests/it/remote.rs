@@ -2,6 +2,7 @@
 
 mod engine;
 mod failures;
+mod podman;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -120,9 +121,9 @@ pub(crate) async fn stdio(dir: &TempDir) -> RemoteSandbox {
     RemoteSandbox::ssh(stdio_target(dir), &id).await.unwrap()
 }
 
-/// A local sandbox in a container of the [`engine`] of these tests.
+/// A local sandbox in a container of Podman, or of the [`engine`] where Podman doesn't run.
 pub(crate) async fn docker(dir: &TempDir) -> RemoteSandbox {
-    let options = docker_options(dir, engine::start());
+    let options = docker_options(dir, podman::socket().unwrap_or_else(engine::start));
     options.open(&SandboxId::new()).await.unwrap()
 }
 
