@@ -4,7 +4,6 @@
 //! Python and network access to the package registries.
 
 mod bench;
-mod chat_svg;
 mod conformance;
 mod demo_svg;
 mod docs;
@@ -33,7 +32,6 @@ Commands:
   docs  [--check]                       Build rustdoc and the generated references
   fuzz  [TARGET] [--seconds N]          Run all fuzz targets, or one [default: 30 s each]
   demo-svg                              Record `rye demo` as docs/demo.svg
-  chat-svg                              Record a conversation as docs/chat.svg
 
 Examples:
   cargo xtask test
@@ -70,7 +68,6 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         "docs" => docs::main(rest),
         "fuzz" => fuzz::main(rest),
         "demo-svg" => demo_svg::main(),
-        "chat-svg" => chat_svg::main(),
         "help" | "-h" | "--help" => {
             print_line!("{HELP}");
             Ok(())
