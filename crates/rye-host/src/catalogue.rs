@@ -7,10 +7,11 @@ use rye_engine::model::Models as _;
 use serde_json::json;
 
 use crate::context::Context;
+use crate::engine::start_failure;
 use crate::failure::Failure;
 use crate::models::load_models;
 use crate::settings::{self, SettingsError};
-use crate::{Catalogue, Overrides, Script, ScriptCall, ScriptedAnswer, Step};
+use crate::{Catalogue, ModelSummary, Overrides, Script, ScriptCall, ScriptedAnswer, Step};
 
 /// Name of the built-in scripted model.
 pub const DEMO_MODEL: &str = "scripted:demo";
@@ -27,6 +28,15 @@ pub fn catalogue(context: &Context, workspace: &Path) -> Result<Catalogue, Failu
         context_window: tokens("RYE_CONTEXT_WINDOW")?,
         max_output: tokens("RYE_MAX_TOKENS")?,
     }))
+}
+
+/// The configured models, of which those without a key are ready only if their server answers.
+pub fn list_reachable(models: &Catalogue) -> Result<Vec<ModelSummary>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(start_failure)?;
+    Ok(runtime.block_on(models.list_reachable()))
 }
 
 /// A script that shows what a chat can do, for users without an API key.

@@ -2,11 +2,13 @@
 
 mod scripts;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rye_engine::model::{Model, ModelInfo, Models, RetryPolicy};
+use tokio::task::JoinSet;
 
 use crate::config::{Config, ModelConfig, ProviderConfig};
 use crate::http::HttpModel;
@@ -118,7 +120,7 @@ impl Catalogue {
         self
     }
 
-    /// The configured models, sorted by name.
+    /// The configured models, sorted by name. Sends nothing.
     pub fn list(&self) -> Vec<ModelSummary> {
         let summaries = self.config.names().filter_map(|name| {
             let (provider, model) = self.config.find(&name)?;
@@ -138,6 +140,43 @@ impl Catalogue {
         summaries.collect()
     }
 
+    /// The configured models, sorted by name. A model whose provider needs no key is usable only
+    /// if the provider answers a request; providers are asked in parallel, with a timeout of half a
+    /// second.
+    pub async fn list_reachable(&self) -> Vec<ModelSummary> {
+        let mut models = self.list();
+        let mut probes = JoinSet::new();
+        let mut unreachable = HashMap::new();
+        for model in &models {
+            let provider_name = provider_name(&model.name);
+            if model.usable.is_err() || unreachable.contains_key(provider_name) {
+                continue;
+            }
+            let Some((provider, config)) = self.config.find(&model.name) else {
+                continue;
+            };
+            if matches!(self.key(&model.name, provider), Key::None) {
+                let http = self.http(&model.name, provider, config);
+                let provider_name = provider_name.to_owned();
+                unreachable.insert(provider_name.clone(), None);
+                probes.spawn(async move { (provider_name, http.reach().await.err()) });
+            }
+        }
+        while let Some(probed) = probes.join_next().await {
+            if let Ok((provider_name, why)) = probed {
+                unreachable.insert(provider_name, why);
+            }
+        }
+        for model in &mut models {
+            if let Some(Some(why)) = unreachable.get(provider_name(&model.name))
+                && model.usable.is_ok()
+            {
+                model.usable = Err(why.clone());
+            }
+        }
+        models
+    }
+
     /// Whether a model can be used; if not, what to do.
     pub fn usable(&self, name: &str) -> Result<(), String> {
         let Some((provider, _)) = self.config.find(name) else {
@@ -152,8 +191,7 @@ impl Catalogue {
     }
 
     fn key(&self, name: &str, provider: &ProviderConfig) -> Key {
-        let name = name.split('/').next().unwrap_or(name);
-        keys::find(name, provider, &*self.keys)
+        keys::find(provider_name(name), provider, &*self.keys)
     }
 
     fn info(&self, model: &ModelConfig) -> ModelInfo {
@@ -238,6 +276,11 @@ impl Models for Catalogue {
     fn retry(&self) -> RetryPolicy {
         self.config.retry
     }
+}
+
+/// The provider in the name of a model.
+fn provider_name(name: &str) -> &str {
+    name.split('/').next().unwrap_or(name)
 }
 
 /// The most similar names, in backticks. A name also matches without its provider, or

@@ -25,6 +25,8 @@ use not_event_stream::ResponsePrefix;
 /// Limits for reading an error response: bytes and time.
 const MAX_ERROR_LEN: usize = 64 * 1024;
 const MAX_ERROR_TIME: Duration = Duration::from_secs(10);
+/// How long a provider may take to show that it is running.
+const REACH_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long to wait for the usage after the content is complete.
 const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -43,6 +45,21 @@ impl HttpModel {
             provider,
             target,
             price,
+        }
+    }
+
+    /// Checks that the provider answers a small request within half a second. The error says why
+    /// it can't be used.
+    pub(crate) async fn reach(&self) -> Result<(), String> {
+        let address = self.provider.address();
+        let headers = self.headers().map_err(|error| error.to_string())?;
+        let url = self.provider.url("models");
+        let sent = client(&url)?.get(url).headers(headers).send();
+        match tokio::time::timeout(REACH_TIMEOUT, sent).await {
+            // A server that has no list of models is running nevertheless.
+            Ok(Ok(response)) if !response.status().is_server_error() => Ok(()),
+            Ok(Ok(response)) => Err(format!("{address}: HTTP {}", response.status().as_u16())),
+            Ok(Err(_)) | Err(_) => Err(format!("no answer from {address}")),
         }
     }
 

@@ -123,6 +123,75 @@ fn models_test_reports_success_and_failure() {
     assert!(gone.contains("the connection to the model broke"), "{gone}");
 }
 
+/// A server that accepts connections and never answers.
+fn silent_server() -> (std::net::TcpListener, String) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    (listener, url)
+}
+
+#[test]
+fn models_without_a_key_are_ready_if_their_server_answers() {
+    let running = MockProvider::new(|_, request| match request.path.as_str() {
+        "/v1/models" => Reply::json(200, &value!({ "data": [] })),
+        _ => Reply::json(404, &value!({})),
+    });
+    let other = MockProvider::new(|_, _| Reply::json(404, &value!({})));
+    let loading = MockProvider::new(|_, _| Reply::json(503, &value!({})));
+    let (_silent, silent) = silent_server();
+    let (_silent_too, silent_too) = silent_server();
+    let (closed_listener, closed) = silent_server();
+    drop(closed_listener);
+    let mut env = TestEnv::new();
+    env.unset("ANTHROPIC_API_KEY");
+    let keyed = format!("{closed}/keyed");
+    let urls = [
+        ("running", running.url(), ""),
+        ("other", other.url(), ""),
+        ("loading", loading.url(), ""),
+        ("silent", silent, ""),
+        ("silent2", silent_too, ""),
+        ("closed", closed.clone(), ""),
+        ("keyed", keyed, "api_key_env: SOME_API_KEY, "),
+    ];
+    let mut text = "allow: ['*']\nproviders:\n".to_owned();
+    for (name, url, key) in &urls {
+        text += &format!(
+            "  {name}: {{ api: openai-chat, base_url: '{url}/v1', {key}models: {{ x: {{}}, y: {{}} }} }}\n"
+        );
+    }
+    env.write("user/.ai/config/agent/models.yaml", &text);
+    env.set("SOME_API_KEY", "sk-x");
+    let began = std::time::Instant::now();
+    let listed = json(&env.run(&["models", "list", "--json"]));
+    let took = began.elapsed();
+    let find = |name: &str| {
+        let models = listed["models"].as_array().unwrap();
+        let model = models.iter().find(|model| model["name"] == name);
+        model.unwrap().clone()
+    };
+    for name in ["running/x", "running/y", "other/x", "keyed/x"] {
+        assert_eq!(find(name)["usable"], true, "{name}: {}", find(name));
+    }
+    for name in ["loading/x", "silent/x", "silent2/y", "closed/x", "closed/y"] {
+        assert_eq!(find(name)["usable"], false, "{name}");
+    }
+    assert_eq!(
+        find("closed/x")["why_not"],
+        format!("no answer from {closed}/v1")
+    );
+    // One request per provider; a provider with a key gets none.
+    assert_eq!(running.requests().len(), 1);
+    // In parallel: two silent servers take no longer than one, on a busy machine too.
+    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    let table = env.run(&["models", "list"]);
+    let table = String::from_utf8_lossy(&table.stdout);
+    assert!(
+        table.contains(&format!("no answer from {closed}/v1")),
+        "{table}"
+    );
+}
+
 #[test]
 fn errors_have_hints() {
     let mut env = TestEnv::new();

@@ -7,7 +7,8 @@ pub(crate) enum ModelsCommand {
     /// List models with their prices, and whether they are ready to use
     #[command(
         after_help = "Models are defined in `.ai/config/agent/models.yaml`: project over user over system,\n\
-        merged field by field.\n\
+        merged field by field. A model is ready if its key is set; if it needs none, its server must\n\
+        answer within half a second.\n\
         See `rye help models`.\n\n\
         Example:\n  rye models list"
     )]

@@ -75,7 +75,7 @@ async fn run_chat(
     let data = engine.session_data(session.id()).await?;
     let model = args.model.clone().or(data.and_then(|data| data.model));
     let model = model.unwrap_or_else(|| host.models.default_name());
-    chat.set_greeting(&greeting(&model, &host.models));
+    chat.set_greeting(&greeting(&model, &host.models).await);
     let ran = chat.run(engine, session, host).await;
     let session = ran.map_err(chat_failure)?.to_string();
     Ok(Box::new(ChatReport { session }))
@@ -122,12 +122,13 @@ fn theme(context: &Context, use_stderr: bool) -> Theme {
 }
 
 /// The first lines of the chat: how to get a usable model, if the chosen one is not.
-fn greeting(name: &str, models: &Catalogue) -> Vec<String> {
+async fn greeting(name: &str, models: &Catalogue) -> Vec<String> {
     let Err(why) = models.usable(name) else {
         return Vec::new();
     };
     let mut lines = vec![format!("{name} is not ready: {why}")];
-    let usable = models.list().into_iter().filter(|it| it.usable.is_ok());
+    let models = models.list_reachable().await;
+    let usable = models.into_iter().filter(|it| it.usable.is_ok());
     let usable: Vec<_> = usable.map(|model| model.name).collect();
     if usable.is_empty() {
         lines.push("No model is ready. `rye models list` shows what each needs.".to_owned());

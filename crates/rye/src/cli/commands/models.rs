@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rye_engine::model::Models as _;
 use rye_host::ModelSummary;
-use rye_host::catalogue::catalogue;
+use rye_host::catalogue::{catalogue, list_reachable};
 use rye_host::model_test::{TestedModel, test};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub(crate) fn run(command: &ModelsCommand, context: &Context) -> Outcome {
     match command {
         ModelsCommand::List => Ok(Box::new(List {
             default: models.default_name(),
-            models: models.list(),
+            models: list_reachable(&models)?,
         })),
         ModelsCommand::Test(TestArgs { name }) => Ok(Box::new(test(&models, name.clone())?)),
     }

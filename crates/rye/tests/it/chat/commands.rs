@@ -2,11 +2,19 @@
 
 use crate::chat::window::Window;
 use crate::chat::{MODEL, NARROW, PAGE, WIDE, assert_screen, env};
+use rye_testkit::provider::{MockProvider, Reply};
 
 #[test]
 fn greeting_without_a_key_names_what_is_missing_and_the_demo_model_works() {
     for (name, size) in [("no_key_wide", WIDE), ("no_key_narrow", NARROW)] {
         let env = env(PAGE);
+        // Only the servers of this test run.
+        let provider = MockProvider::with_replies([Reply::page("application/json", "{}")]);
+        let (local, closed) = (provider.url(), "http://127.0.0.1:1");
+        let models = format!(
+            "providers:\n  ollama: {{ base_url: '{local}/v1' }}\n  llamacpp: {{ base_url: '{closed}/v1' }}\n"
+        );
+        env.write("user/.ai/config/agent/models.yaml", &models);
         let window = Window::open(&env, &[], size);
         assert_screen!(name, window.wait_ready());
         window.choose_model("scripted:demo");
