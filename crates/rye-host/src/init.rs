@@ -1,5 +1,7 @@
 //! Sets up a user and a project: creates a signing key, the directories of a project and a sample tool.
 
+mod agents;
+
 use std::path::{Path, PathBuf};
 
 use lillux::durable::{self, IfExists, WriteError};
@@ -19,8 +21,12 @@ const SAMPLE: &str = "tools/hello.py";
 const SAMPLE_TEXT: &str = include_str!("init/hello.py");
 
 /// Creates what is missing of a key, its trust file, and the directories of the project with a
-/// sample tool.
-pub fn init(owner: Option<&str>, context: &Context) -> Result<InitReport, Failure> {
+/// sample tool. With `for_agents`, also instructions, roles and rules for agents.
+pub fn init(
+    owner: Option<&str>,
+    for_agents: bool,
+    context: &Context,
+) -> Result<InitReport, Failure> {
     let mut report = InitReport::default();
     let owner = &key_owner(owner);
     let (key, is_new) = ensure_key(owner, context, &mut report)?;
@@ -30,6 +36,9 @@ pub fn init(owner: Option<&str>, context: &Context) -> Result<InitReport, Failur
     create_dirs(context.settings.project(), &mut report)?;
     write_gitignore(context.settings.project(), &mut report)?;
     write_sample(context, &key, &mut report)?;
+    if for_agents {
+        agents::write(context, &mut report)?;
+    }
     Ok(report)
 }
 

@@ -31,6 +31,44 @@ fn init_creates_what_is_missing_and_keeps_the_rest() {
 }
 
 #[test]
+fn init_for_agents_writes_files_that_are_used_and_kept() {
+    let mut env = TestEnv::bare();
+    env.set("USER", "ada");
+    env.write("project/Cargo.toml", "[package]\n");
+    let mut transcript = env.transcript(&["init --agents"]);
+    transcript += &env.read("project/AGENTS.md");
+    // The file with rules is signed and accepted, and the roles can be used.
+    env.write("project/agent.yaml", "steps: [{ text: done }]");
+    for role in ["planner", "reviewer"] {
+        let args = [
+            "prompt",
+            "go",
+            "--role",
+            role,
+            "--model",
+            "scripted:agent.yaml",
+        ];
+        let output = env.run(&args);
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{printed}");
+        assert!(!printed.contains("approvals.yaml"), "{printed}");
+    }
+    env.write("project/AGENTS.md", "mine");
+    env.write("project/.ai/config/agent/approvals.yaml", "rules: []\n");
+    transcript += &env.transcript(&["init --agents --json"]);
+    assert_eq!(env.read("project/AGENTS.md"), "mine");
+    let rules = env.read("project/.ai/config/agent/approvals.yaml");
+    assert_eq!(rules, "rules: []\n");
+    // An AGENTS.md would replace it.
+    env.write("another/CLAUDE.md", "mine");
+    let other = env.run(&["init", "--agents", "--project", "../another"]);
+    assert!(other.status.success(), "{other:?}");
+    assert!(!env.path("another/AGENTS.md").exists());
+    assert!(env.path("another/.ai/roles/reviewer.md").exists());
+    assert_transcript!(transcript);
+}
+
+#[test]
 fn concurrent_inits_create_one_of_each() {
     let env = TestEnv::bare();
     let calls: Vec<_> = (0..6)

@@ -13,11 +13,15 @@ use super::SpaceChoice;
 #[command(after_help = "Safe to repeat: changes nothing that exists.\n\n\
     Examples:\n  \
     rye init\n  \
+    rye init --agents\n  \
     rye init --project ~/work/notes")]
 pub(crate) struct InitArgs {
     /// Owner name in the key's trust file [default: USER]
     #[arg(long, value_name = "NAME")]
     pub(crate) owner: Option<String>,
+    /// Also write AGENTS.md, two roles, and a signed file for rules about approvals
+    #[arg(long)]
+    pub(crate) agents: bool,
 }
 
 #[derive(Debug, Args)]

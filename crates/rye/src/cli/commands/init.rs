@@ -9,7 +9,7 @@ use crate::cli::page::{DIM, GOOD, Page, paint};
 use crate::cli::printer::{Outcome, Report};
 
 pub(crate) fn run(args: &InitArgs, context: &Context) -> Outcome {
-    Ok(Box::new(init(args.owner.as_deref(), context)?))
+    Ok(Box::new(init(args.owner.as_deref(), args.agents, context)?))
 }
 
 impl Report for InitReport {
