@@ -36,6 +36,9 @@ pub trait SessionObserver: Sync {
     /// Receives a new entry that is not a part of the answer.
     fn entry(&self, entry: &Entry);
 
+    /// Receives the answer while the model generates it. The outcome has the whole text.
+    fn answer(&self, _update: AnswerUpdate<'_>) {}
+
     /// Receives other progress.
     fn progress(&self, text: &str);
 
@@ -44,6 +47,17 @@ pub trait SessionObserver: Sync {
 
     /// Asks for approval.
     fn ask<'a>(&'a self, gate: &'a Gate) -> BoxFuture<'a, Result<Approval, Failure>>;
+}
+
+/// A part of the answer of the followed prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerUpdate<'a> {
+    /// The model begins a message. An unfinished one before it is discarded.
+    Start,
+    /// More text of the message. Tool calls may follow it, so it may not be the answer.
+    Delta(&'a str),
+    /// A whole message without tool calls.
+    Complete(&'a str),
 }
 
 /// How a user answers the request for an approval.
@@ -90,11 +104,13 @@ enum GateOwner {
 
 impl Follower<'_> {
     /// Sends a prompt and follows it to its end, including a compaction and the continuation after
-    /// it. Events after number `after` are printed.
+    /// it. Events after number `after` are printed. A prompt whose id was sent before is followed
+    /// from its beginning; if it has ended, its outcome is returned.
     pub async fn prompt(&self, prompt: Prompt, after: u64) -> Result<PromptOutcome, Failure> {
         // Subscribe first, because live events are not stored.
         let mut printed = after;
-        let mut updates = self.updates(after).await?;
+        let start = if prompt.id.is_some() { 0 } else { after };
+        let mut updates = self.updates(start).await?;
         let mut seen = BTreeSet::new();
         let mut detach = Detach::new(self.engine);
         let until = prompt.limits.until;
@@ -135,13 +151,19 @@ impl Follower<'_> {
                 }
                 SessionUpdate::TaskGateClosed(_) | SessionUpdate::Lagged => continue,
             };
-            self.observer
-                .event(&notice.event, notice.entry.as_deref())?;
-            printed = notice.event.sequence.unwrap_or(printed);
+            let is_old = notice.event.sequence.is_some_and(|it| it <= after);
+            if !is_old {
+                self.observer
+                    .event(&notice.event, notice.entry.as_deref())?;
+                printed = notice.event.sequence.unwrap_or(printed);
+            }
             if let Some(entry) = &notice.entry {
                 match tracker.on_entry(entry) {
-                    EntryRole::Progress => self.observer.entry(entry),
-                    EntryRole::Ignored => {}
+                    EntryRole::Progress if !is_old => self.observer.entry(entry),
+                    EntryRole::Answer if !is_old => {
+                        self.observer.answer(AnswerUpdate::Complete(tracker.text()));
+                    }
+                    EntryRole::Progress | EntryRole::Answer | EntryRole::Ignored => {}
                     EntryRole::NextPrompt(reason) => return Ok(tracker.finish(reason)),
                 }
             }
@@ -154,9 +176,9 @@ impl Follower<'_> {
                 (EventKind::PromptCancelled { prompt, .. }, _) if tracker.owns(&prompt) => {
                     return Ok(tracker.finish(TurnEnd::Abort));
                 }
-                // After the line of its entry.
+                // After the line of its entry. An old gate that is pending is an update of its own.
                 (EventKind::DecisionGate { gate }, _) => {
-                    if seen.insert(gate.id.clone()) {
+                    if !is_old && seen.insert(gate.id.clone()) {
                         let owner = self.gate_owner(&gate, &tracker).await?;
                         self.handle_gate(*gate, owner, &mut detach).await?;
                     }
@@ -164,7 +186,14 @@ impl Follower<'_> {
                 (EventKind::Error { error }, _) => {
                     tracker.on_error(error);
                 }
-                (other, _) => self.report_model_change(&other),
+                (EventKind::MessageStart, Some(thread)) if tracker.is_running_in(&thread) => {
+                    self.observer.answer(AnswerUpdate::Start);
+                }
+                (EventKind::TextDelta { text }, Some(thread)) if tracker.is_running_in(&thread) => {
+                    self.observer.answer(AnswerUpdate::Delta(&text));
+                }
+                (other, _) if !is_old => self.report_model_change(&other),
+                _ => {}
             }
         }
     }

@@ -132,7 +132,7 @@ pub use compaction_config::{COMPACTION_FILE, CompactionError, load_compaction};
 pub use context::{Context, Progress, Reporter, accept_hint};
 pub use credentials::{Credentials, redactor};
 pub use failure::{Failure, FailureKind};
-pub use follower::{Approval, Follower, SessionObserver, event_json};
+pub use follower::{AnswerUpdate, Approval, Follower, SessionObserver, event_json};
 pub use guides::FileGuides;
 pub use item_tools::ItemTools;
 pub use log::{LogFormat, LogOptions, start_log};

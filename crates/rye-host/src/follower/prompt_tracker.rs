@@ -16,6 +16,8 @@ pub(super) struct PromptTracker {
     previous: Vec<PromptId>,
     /// Thread of the prompt.
     thread: Option<ThreadId>,
+    /// Whether its turn has begun.
+    has_begun: bool,
     /// How and in which thread the turn ended, once it has.
     end: Option<(TurnEnd, ThreadId)>,
     /// Answers of previous turns.
@@ -32,7 +34,9 @@ pub(super) struct PromptTracker {
 pub(super) enum EntryRole {
     /// Progress to print.
     Progress,
-    /// Part of the final answer, or unrelated.
+    /// An answer, which is [`PromptTracker::text`]. The last one is that of the outcome.
+    Answer,
+    /// Unrelated.
     Ignored,
     /// Another prompt begins, so this one has ended for this reason.
     NextPrompt(TurnEnd),
@@ -44,6 +48,7 @@ impl PromptTracker {
             prompt,
             previous: Vec::new(),
             thread,
+            has_begun: false,
             end: None,
             previous_text: Vec::new(),
             text: String::new(),
@@ -68,6 +73,16 @@ impl PromptTracker {
     pub(super) fn end(&self) -> Option<(TurnEnd, &ThreadId)> {
         let end = self.end.as_ref();
         end.map(|(reason, thread)| (*reason, thread))
+    }
+
+    /// Whether the prompt is the one that runs in this thread.
+    pub(super) fn is_running_in(&self, thread: &ThreadId) -> bool {
+        self.has_begun && self.end.is_none() && self.is_in(thread)
+    }
+
+    /// The latest answer.
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Records the end of a turn.
@@ -110,7 +125,10 @@ impl PromptTracker {
                         EntryRole::Progress
                     }
                     (Some(reason), _) => EntryRole::NextPrompt(reason),
-                    (None, _) => EntryRole::Ignored,
+                    (None, _) => {
+                        self.has_begun |= own;
+                        EntryRole::Ignored
+                    }
                 }
             }
             EntryKind::Message(message) if own => {
@@ -129,7 +147,7 @@ impl PromptTracker {
                 if message.result.is_some() {
                     self.result.clone_from(&message.result);
                 }
-                EntryRole::Ignored
+                EntryRole::Answer
             }
             _ => EntryRole::Ignored,
         }

@@ -82,6 +82,8 @@ pub(crate) struct Printer {
 impl Printer {
     /// Prints the outcome of the call and returns the exit code.
     pub(crate) fn finish(self, outcome: Outcome) -> ExitCode {
+        // Printed after the text.
+        let mut hint = String::new();
         let (fields, page, failure) = match outcome {
             Ok(report) if report.program_exit_code().is_some() => {
                 let code = report.program_exit_code();
@@ -96,10 +98,7 @@ impl Printer {
                     return self.emit(&format!("{}\n", report.json()), &text, exit);
                 }
                 if let Some(next) = report.next_command().filter(|_| !self.quiet) {
-                    self.print_stderr(&format!(
-                        "{}\n",
-                        page::paint(page::DIM, format_args!("next: {next}"))
-                    ));
+                    hint = format!("{}\n", page::paint(page::DIM, format_args!("next: {next}")));
                 }
                 if self.json {
                     (report.json(), Page::new(None), failure)
@@ -112,6 +111,7 @@ impl Printer {
             Err(failure) => (Value::Null, Page::new(None), Some(failure)),
         };
         let error = failure.as_ref().map(failure::render).unwrap_or_default();
+        let error = hint + &error;
         let text = if self.json {
             document(fields, failure.as_ref())
         } else {

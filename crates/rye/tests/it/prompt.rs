@@ -129,6 +129,64 @@ fn events_are_lines_and_the_last_is_the_outcome() {
 }
 
 #[test]
+fn prompt_with_an_id_is_sent_once() {
+    let script = "steps: [{ text: one }, { text: two }, { error: invalid_request }]\n";
+    let env = env(script);
+    let session = outcome(&env.run(&prompt(&["go", "--json"])))["session"].clone();
+    let session = session.as_str().unwrap();
+    let entries = || {
+        let shown = json(&env.run(&["session", "show", session, "--json"]));
+        shown["threads"][0]["entries"].as_array().unwrap().len()
+    };
+    let send = |id: &str| env.run(&["prompt", "more", "--session", session, "--id", id]);
+    for _ in 0..2 {
+        let output = send("job-1");
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(output.stdout, b"two\n");
+        assert_eq!(entries(), 4);
+    }
+    // A failed prompt fails again.
+    let failed = send("job-2");
+    let before = entries();
+    let again = send("job-2");
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+    assert_eq!(again.stderr, failed.stderr);
+    assert_eq!(entries(), before);
+    // Without a session there is nothing to find the id in.
+    let alone = env.run(&prompt(&["go", "--id", "job-3"]));
+    assert_eq!(alone.status.code(), Some(2));
+}
+
+#[test]
+fn prompt_with_an_id_continues_after_a_crash() {
+    let env =
+        env("steps: [{ text: one }, { text: 'two two', chunk_chars: 4, chunk_ms: 600000 }]\n");
+    let session = outcome(&env.run(&prompt(&["go", "--json"])))["session"].clone();
+    let args = ["prompt", "more", "--id", "job-1", "--json", "--session"];
+    let args = [&args[..], &[session.as_str().unwrap()]].concat();
+    let mut child = env.command().args(&args).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let streams = lines.any(|line| {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        line["type"] == "text_delta"
+    });
+    assert!(streams);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    env.write(
+        "project/agent.yaml",
+        "steps: [{ text: one }, { text: two }]\n",
+    );
+    for _ in 0..2 {
+        assert_eq!(outcome(&env.run(&args))["answer"], "two");
+    }
+    let shown = json(&env.run(&["session", "show", session.as_str().unwrap(), "--json"]));
+    let entries = shown["threads"][0]["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), 4, "{shown}");
+}
+
+#[test]
 fn events_are_printed_immediately() {
     let script = "steps:\n  - { text: 'first second', chunk_chars: 6, chunk_ms: 600000 }\n";
     let env = env(script);

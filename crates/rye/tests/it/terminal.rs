@@ -169,6 +169,42 @@ steps:
 }
 
 #[test]
+fn answer_appears_on_a_terminal_while_it_is_generated() {
+    let env = TestEnv::new();
+    let script = "steps: [{ text: 'first second', chunk_chars: 6, chunk_ms: 600000 }]";
+    env.write("project/agent.yaml", script);
+    let args = ["prompt", "go", "--model", "scripted:agent.yaml"];
+    let mut terminal = Terminal::run(&env, &args);
+    terminal.wait_for("first");
+    assert!(!terminal.text().contains("second"), "{}", terminal.text());
+    terminal.child.kill().unwrap();
+    terminal.child.wait().unwrap();
+}
+
+#[test]
+fn streamed_answer_is_printed_once_before_the_next_command() {
+    let env = TestEnv::new();
+    let script = "\
+steps:
+  - { text: 'I look around.', chunk_chars: 4, tool_calls: [{ name: glob, args: { pattern: '*' } }] }
+  - { text: \"one\\n\\u001b[2Jtwo\", chunk_chars: 3 }
+";
+    env.write("project/agent.yaml", script);
+    let args = ["prompt", "go", "--model", "scripted:agent.yaml"];
+    let (code, output) = Terminal::run(&env, &args).finish();
+    let plain = anstream::adapter::strip_str(&output).to_string();
+    let lines: Vec<_> = plain.lines().map(str::trim_end).collect();
+    assert_eq!(code, 0, "{plain}");
+    assert_eq!(lines[0], "I look around.", "{plain}");
+    let [.., first, second, next] = lines.as_slice() else {
+        panic!("{plain}");
+    };
+    assert_eq!((*first, *second), ("one", r"\u{1b}[2Jtwo"), "{plain}");
+    assert!(next.starts_with("next: rye prompt --session "), "{plain}");
+    assert_eq!(plain.matches("two").count(), 1, "{plain}");
+}
+
+#[test]
 fn input_typed_before_a_gate_was_shown_does_not_answer_it() {
     let env = TestEnv::new();
     let mut terminal = two_commands(&env);

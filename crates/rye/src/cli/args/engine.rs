@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
 use rye_engine::changes::Selection;
-use rye_engine::protocol::{Limits, Millis, QueueMode};
+use rye_engine::protocol::{Limits, Millis, PromptId, QueueMode};
 use rye_host::SandboxKind;
 use serde_json::Value;
 
@@ -54,16 +54,17 @@ pub(crate) struct ChatArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Prints the answer on standard output and progress on standard error. With --json, prints one\n\
-    event per line as it happens; the last line is the outcome. Piped input is appended to TEXT, or\n\
-    is the whole prompt. At a gate, asks on the terminal, or waits for `rye gate approve` if there is\n\
-    no terminal. The session survives a crash: continue it with `rye session resume`.\n\n\
+    after_help = "Prints the answer on standard output, and progress on standard error. On a terminal, the\n\
+    answer appears as it is generated. With --json, prints one event per line as it happens; the last\n\
+    line is the outcome. Piped input is appended to TEXT, or is the whole prompt. At a gate, asks on\n\
+    the terminal, or waits for `rye gate approve` if there is no terminal. The session survives a crash: continue it with `rye session resume`.\n\n\
     Exit codes: 0 answered, 1 failed, 2 wrong usage, 4 permission denied, 5 gate pending (--no-wait),\n\
     6 aborted, 7 limit reached, 8 result does not match the schema, 124 --max-time reached.\n\n\
     Examples:\n  \
     rye prompt 'say hello' --model scripted:hello.yaml\n  \
     git diff | rye prompt 'review this'\n  \
     rye prompt 'and now in French' --continue\n  \
+    rye prompt 'deploy' --session 4d1f83a2 --id deploy-17\n  \
     rye prompt 'what is wrong here?' --attach screen.png --attach app.log\n  \
     rye prompt 'review this' --role reviewer --schema findings.json"
 )]
@@ -77,6 +78,10 @@ pub(crate) struct PromptArgs {
     /// Continue the newest session of this project
     #[arg(long = "continue", conflicts_with_all = ["session", "org"])]
     pub(crate) continues: bool,
+    /// Id of the prompt: sending it again neither repeats the work nor the cost, but prints the
+    /// outcome of the first time
+    #[arg(long, value_name = "ID", requires = "session")]
+    pub(crate) id: Option<PromptId>,
     /// Attach an image or a text file; can be repeated
     #[arg(long = "attach", value_name = "FILE")]
     pub(crate) attachments: Vec<PathBuf>,

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::cli::args::PromptArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::observer::{SOURCE, TerminalObserver};
+use crate::cli::observer::{AnswerStream, SOURCE, TerminalObserver};
 use crate::cli::page::{Page, sanitize};
 use crate::cli::printer::{Outcome, Printer, Report};
 use crate::cli::signal_notice::SignalNotice;
@@ -136,6 +136,7 @@ fn new_prompt(
     schema: Option<Value>,
 ) -> Prompt {
     Prompt {
+        id: args.id.clone(),
         attachments,
         thread: Some(args.thread.clone()),
         model: args.model.clone(),
@@ -155,20 +156,26 @@ async fn follow(
 ) -> Outcome {
     let _signal_notice = SignalNotice::install(context.printer, session.id(), Some(OUTCOME))?;
     let until = prompt.limits.until;
+    // A result is printed instead of the answer.
+    let streams = !context.printer.json && prompt.schema.is_none();
+    let observer = TerminalObserver {
+        printer: context.printer,
+        events: context.printer.json,
+        stream: streams.then(AnswerStream::for_terminal).flatten(),
+    };
     let follower = Follower {
         engine,
         session,
-        observer: &TerminalObserver {
-            printer: context.printer,
-            events: context.printer.json,
-        },
+        observer: &observer,
         source: SOURCE,
         by: &context.user_name()?,
         yes: args.yes,
         wait: !args.no_wait,
     };
     let session = session.id().clone();
-    let outcome = match follower.prompt(prompt, after).await {
+    let outcome = follower.prompt(prompt, after).await;
+    observer.end_line();
+    let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(failure) if failure.kind == Exit::GatePending => {
             return Ok(Box::new(PendingGate { session, failure }));
@@ -183,6 +190,7 @@ async fn follow(
         session,
         outcome,
         is_late,
+        is_printed: observer.has_printed_answer(),
     }))
 }
 
@@ -255,6 +263,8 @@ struct Answer {
     outcome: PromptOutcome,
     /// Whether the time limit has passed.
     is_late: bool,
+    /// Whether the answer was printed while it was generated.
+    is_printed: bool,
 }
 
 impl Report for Answer {
@@ -280,7 +290,7 @@ impl Report for Answer {
     fn show(&self, page: &mut Page) {
         if let Some(result) = &self.outcome.result {
             page.line(sanitize(&format!("{result:#}")));
-        } else if !self.outcome.text.is_empty() {
+        } else if !self.is_printed && !self.outcome.text.is_empty() {
             page.line(sanitize(self.outcome.text.trim_end()));
         }
     }

@@ -263,6 +263,7 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
             observer: &TerminalObserver {
                 printer: context.printer,
                 events: false,
+                stream: None,
             },
             source: SOURCE,
             by: &context.user_name()?,

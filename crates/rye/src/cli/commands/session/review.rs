@@ -36,6 +36,7 @@ pub(super) fn run(args: &ReviewArgs, context: &Context) -> Outcome {
             observer: &TerminalObserver {
                 printer: context.printer,
                 events: false,
+                stream: None,
             },
             source: SOURCE,
             by: &context.user_name()?,
