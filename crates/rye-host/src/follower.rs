@@ -177,11 +177,11 @@ impl Follower<'_> {
                     return Ok(tracker.finish(TurnEnd::Abort));
                 }
                 // After the line of its entry. An old gate that is pending is an update of its own.
-                (EventKind::DecisionGate { gate }, _) => {
-                    if !is_old && seen.insert(gate.id.clone()) {
-                        let owner = self.gate_owner(&gate, &tracker).await?;
-                        self.handle_gate(*gate, owner, &mut detach).await?;
-                    }
+                (EventKind::DecisionGate { gate }, _)
+                    if !is_old && seen.insert(gate.id.clone()) =>
+                {
+                    let owner = self.gate_owner(&gate, &tracker).await?;
+                    self.handle_gate(*gate, owner, &mut detach).await?;
                 }
                 (EventKind::Error { error }, _) => {
                     tracker.on_error(error);

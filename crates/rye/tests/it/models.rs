@@ -154,12 +154,12 @@ fn models_without_a_key_are_ready_if_their_server_answers() {
         ("closed", closed.clone(), ""),
         ("keyed", keyed, "api_key_env: SOME_API_KEY, "),
     ];
-    let mut text = "allow: ['*']\nproviders:\n".to_owned();
-    for (name, url, key) in &urls {
-        text += &format!(
+    let providers = urls.map(|(name, url, key)| {
+        format!(
             "  {name}: {{ api: openai-chat, base_url: '{url}/v1', {key}models: {{ x: {{}}, y: {{}} }} }}\n"
-        );
-    }
+        )
+    });
+    let text = format!("allow: ['*']\nproviders:\n{}", providers.concat());
     env.write("user/.ai/config/agent/models.yaml", &text);
     env.set("SOME_API_KEY", "sk-x");
     let began = std::time::Instant::now();

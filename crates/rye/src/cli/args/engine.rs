@@ -57,7 +57,8 @@ pub(crate) struct ChatArgs {
     after_help = "Prints the answer on standard output, and progress on standard error. On a terminal, the\n\
     answer appears as it is generated. With --json, prints one event per line as it happens; the last\n\
     line is the outcome. Piped input is appended to TEXT, or is the whole prompt. At a gate, asks on\n\
-    the terminal, or waits for `rye gate approve` if there is no terminal. The session survives a crash: continue it with `rye session resume`.\n\n\
+    the terminal, or waits for `rye gate approve` if there is no terminal. The session survives a\n\
+    crash: continue it with `rye session resume`.\n\n\
     Exit codes: 0 answered, 1 failed, 2 wrong usage, 4 permission denied, 5 gate pending (--no-wait),\n\
     6 aborted, 7 limit reached, 8 result does not match the schema, 124 --max-time reached.\n\n\
     Examples:\n  \
