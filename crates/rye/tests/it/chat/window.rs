@@ -87,7 +87,8 @@ impl<'a> Window<'a> {
         (width, height): (u16, u16),
         variables: &[(&str, &str)],
     ) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         tcsetwinsize(&master, size(width, height)).unwrap();
