@@ -181,7 +181,7 @@ async fn container_has_no_network_no_capabilities_and_no_other_files() {
     let id = SandboxId::new();
     let sandbox = docker_options(&dir, socket).open(&id).await.unwrap();
     let command = format!(
-        "ls {}/secret; echo x > /root/f; ls /sys/class/net; cat /proc/self/status; echo in > made",
+        "ls {}/secret; ls /sys/class/net; cat /proc/self/status; echo in > made",
         outside.path().display()
     );
     let output = sandbox.exec(script(&command), &Recorder::default()).await;
