@@ -54,11 +54,6 @@ impl Executor {
                     result,
                     start,
                 ));
-                if !guard.runs_commands
-                    && let Some(program) = output
-                {
-                    return Ok(program);
-                }
                 output
             }
             _ => None,
