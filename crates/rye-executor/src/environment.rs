@@ -63,6 +63,9 @@ pub enum Origin {
     Dotenv,
     /// An interpreter that the item declares.
     Interpreter(String),
+    /// The command of an item that prints the path of its interpreter. A dry run does not run it
+    /// and uses its program instead.
+    InterpreterCommand(String),
     /// `env_config.env` of the item.
     Item(String),
     /// `env_paths` of the item's anchor.
@@ -77,6 +80,9 @@ impl fmt::Display for Origin {
             Self::Inherited => f.write_str("inherited"),
             Self::Dotenv => f.write_str(".env"),
             Self::Interpreter(id) => write!(f, "interpreter of {id}"),
+            Self::InterpreterCommand(id) => {
+                write!(f, "command that finds the interpreter of {id}, not run")
+            }
             Self::Item(id) => write!(f, "env of {id}"),
             Self::Anchor(id) => write!(f, "anchor of {id}"),
             Self::Executor => f.write_str("executor"),

@@ -20,7 +20,7 @@ use crate::config::{self, Mode};
 use crate::dotenv;
 use crate::environment::{self, DotenvFilter, Environment, Origin};
 use crate::error::ExecuteError;
-use crate::interpreter::{self, InterpreterError, Resolver, SearchMethod};
+use crate::interpreter::{self, CandidateResult, InterpreterError, Resolver, SearchMethod};
 use crate::parameters;
 use crate::primitive::{Call, OutputListener, RunContext, Spill};
 use crate::template::{self, CodeKind, Placeholders, Variables};
@@ -192,7 +192,10 @@ impl Executor {
                         &mut tried,
                     )
                     .await;
-                trace.interpreter(resolver, link.id(), found.as_deref().ok(), tried);
+                let last = tried.last().map(|candidate| candidate.result);
+                let is_unknown = last == Some(CandidateResult::NotRun);
+                let shown = found.as_deref().ok().filter(|_| !is_unknown);
+                trace.interpreter(resolver, link.id(), shown, tried);
                 warnings.extend(guard.take_warnings());
                 if let Some(error) = guard.take_error() {
                     return Err(ExecuteError::Dependency(error));
@@ -206,7 +209,11 @@ impl Executor {
                         source,
                     }
                 })?;
-                let origin = Origin::Interpreter(id.clone());
+                let origin = if is_unknown {
+                    Origin::InterpreterCommand(id.clone())
+                } else {
+                    Origin::Interpreter(id.clone())
+                };
                 // Lets runtimes separate the compiled code of different environments.
                 if let Some(hash) = guard.environment_hash(Path::new(&found)) {
                     let name = format!("{}_ENVIRONMENT", resolver.var);

@@ -54,6 +54,11 @@ impl Executor {
                     result,
                     start,
                 ));
+                if !guard.runs_commands
+                    && let Some(program) = output
+                {
+                    return Ok(program);
+                }
                 output
             }
             _ => None,

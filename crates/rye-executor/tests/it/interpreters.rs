@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::support::TestEnv;
+use rye_executor::environment::Origin;
 use rye_executor::interpreter::CandidateResult;
 use rye_executor::{Request, Trace, TraceStepKind};
 use serde_json::json;
@@ -145,4 +146,38 @@ async fn trace_of_a_failed_search_shows_the_candidates() {
     assert_eq!(error.code(), "interpreter_not_found");
     let is_search = |kind: &TraceStepKind| matches!(kind, TraceStepKind::Interpreter { found: None, tried, .. } if !tried.is_empty());
     assert!(trace.steps().iter().any(|step| is_search(&step.kind)));
+}
+
+#[tokio::test]
+async fn dry_run_does_not_show_the_resolving_command_as_the_interpreter() {
+    let env = TestEnv::new();
+    let interpreter =
+        "{\"type\": \"command\", \"resolve_cmd\": [\"which\", \"sh\"], \"var\": \"RYE_IT\"}";
+    env.signed("tools/rt.py", &runtime(interpreter));
+    env.signed("tools/it.sh", "# executor_id: rt\n");
+    for dry_run in [true, false] {
+        let mut request = Request::new("it".parse().unwrap());
+        request.dry_run = dry_run;
+        let mut trace = Trace::enabled();
+        env.executor.try_execute(request, &mut trace).await.unwrap();
+        let steps = trace.steps().iter();
+        let found = steps.clone().find_map(|step| match &step.kind {
+            TraceStepKind::Interpreter { found, tried, .. } => Some((found, tried)),
+            _ => None,
+        });
+        let (found, tried) = found.unwrap();
+        let origin = steps.clone().find_map(|step| match &step.kind {
+            TraceStepKind::Environment { variables } => Some(variables["RYE_IT"].from.clone()),
+            _ => None,
+        });
+        let results: Vec<_> = tried.iter().map(|candidate| candidate.result).collect();
+        if dry_run {
+            assert_eq!(*found, None);
+            assert_eq!(results, [CandidateResult::NotRun]);
+            assert_eq!(origin, Some(Origin::InterpreterCommand("rt".into())));
+        } else {
+            assert!(found.is_some());
+            assert_eq!(origin, Some(Origin::Interpreter("rt".into())));
+        }
+    }
 }
