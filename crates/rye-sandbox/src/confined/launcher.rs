@@ -166,12 +166,26 @@ impl Launch {
                     .env(OsStr::from_bytes(original), value);
             }
         }
+        if self.spec.tier == Tier::Landlock
+            && let Some(path) = std::env::var_os("PATH")
+            && let Some(path) = readable_directories(&path)
+        {
+            command.env("PATH", path);
+        }
         let source = command.args(args).current_dir(&self.spec.cwd).exec();
         error(
             format!("cannot run {}", Path::new(program).display()),
             source,
         )
     }
+}
+
+/// The directories of `PATH` that the command can read. Landlock hides no names, so a shell would
+/// find a program in another directory, fail to run it and not search further.
+fn readable_directories(path: &OsStr) -> Option<OsString> {
+    let dirs = std::env::split_paths(path);
+    let readable = dirs.filter(|dir| dir.is_relative() || std::fs::read_dir(dir).is_ok());
+    std::env::join_paths(readable).ok()
 }
 
 fn error(step: impl Into<String>, source: impl Into<Box<dyn std::error::Error>>) -> LaunchError {

@@ -1,5 +1,7 @@
 //! Programs that must work in the confined sandbox.
 
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::{env, fs};
@@ -8,12 +10,17 @@ const TIERS: [&str; 2] = ["full", "landlock"];
 
 /// Runs a script in a tier, with the toolchains of this machine.
 fn run(tier: &str, workspace: &Path, script: &str) -> Output {
+    run_with_path(tier, workspace, script, env::var_os("PATH"))
+}
+
+fn run_with_path(tier: &str, workspace: &Path, script: &str, path: Option<OsString>) -> Output {
     let home = env::var("HOME").unwrap_or_default();
     Command::new(env!("CARGO_BIN_EXE_rye-sandbox-launcher"))
         .args(["run", tier])
         .arg(workspace)
         .args(["bash", "-c", script])
         .env("HOME", home)
+        .env("PATH", path.unwrap_or_default())
         .stdin(Stdio::null())
         .output()
         .unwrap()
@@ -90,6 +97,20 @@ fn npm_installs_a_local_package() {
 fn python_creates_an_environment() {
     let script = "python3 -m venv --without-pip env && env/bin/python -c 'print(6 * 7)'";
     check("python3", &[], script, "42");
+}
+
+#[test]
+fn program_in_a_directory_that_cannot_be_read_is_not_found() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let program = other.path().join("uname");
+    fs::write(&program, "#!/bin/sh\necho other\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = [other.path(), Path::new("/usr/bin"), Path::new("/bin")];
+    for tier in TIERS {
+        let path = env::join_paths(path).unwrap();
+        let output = run_with_path(tier, dir.path(), "uname", Some(path));
+        assert_eq!(output.stdout, b"Linux\n", "{tier}: {output:?}");
+    }
 }
 
 #[test]
