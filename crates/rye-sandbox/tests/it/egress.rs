@@ -505,14 +505,15 @@ async fn requests_that_are_not_for_a_proxy_are_refused() {
             "CONNECT 2130706433:80 HTTP/1.1\\r\\nHost: a".to_owned(),
             "400",
         ),
-        (
-            format!("GET http://a.test:{port}/ HTTP/1.1\\r\\nX: %0300000d"),
-            "431",
-        ),
     ] {
         let output = fixture.run(&send(request)).await;
         assert_eq!(status(&output).as_deref(), Some(expected), "{output:?}");
     }
+    let long = format!("GET http://a.test:{port}/ HTTP/1.1\\r\\nX: %0300000d");
+    let output = fixture.run(&send(long)).await;
+    // The proxy closes while the client still sends, so the client may not get the answer.
+    let is_refused = status(&output).is_none_or(|status| status == "431");
+    assert!(is_refused, "{output:?}");
     assert_eq!(server.requests().len(), 1);
 }
 
