@@ -110,9 +110,9 @@ pub enum Notify {
     /// If the terminal says that it has no focus
     #[default]
     Unfocused,
-    /// Always
+    /// Whether it has the focus or not
     Always,
-    /// Never
+    /// Neither bell nor notification
     Never,
 }
 

@@ -5,7 +5,7 @@ use anstyle::{Ansi256Color, AnsiColor, Color, Effects, Style};
 /// Which colours the chat uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Theme {
-    /// None
+    /// No colours
     None,
     /// The palette of the terminal
     #[default]

@@ -37,7 +37,7 @@ const MAX_LISTED: usize = 200;
 const MAX_CONFLICTS: usize = 100;
 /// Maximum size of the diff in a gate, in bytes. The complete diff is stored as a blob.
 const MAX_DIFF: usize = 32_000;
-/// How many paths the model is told.
+/// Maximum number of paths in the message to the model.
 const MAX_TOLD: usize = 50;
 
 /// The differences between the files that commands see and the real ones.

@@ -111,7 +111,7 @@ pub struct UndoOutcome {
 pub struct UndoFailure {
     /// The file.
     pub path: String,
-    /// Why.
+    /// Why it could not be written.
     pub error: SandboxError,
 }
 

@@ -85,7 +85,7 @@ fn denial_takes_an_optional_reason() {
         paint_gate(&mut app, gate(&["deny"]), now);
         assert_eq!(press(&mut app, keys, later), expected, "{keys:?}");
     }
-    // A limit that is not raised ends the turn, so nobody would read a reason.
+    // A limit that is not raised ends the turn, so the agent would not read a reason.
     let mut limit = gate(&["deny"]);
     limit.context.insert("limit".to_owned(), json!(1));
     let mut app = app();
