@@ -78,6 +78,14 @@ pub enum ExecuteError {
         /// The placeholder.
         source: UnknownPlaceholder,
     },
+    /// An argument of the program is a parameter that the call does not pass.
+    #[error("{id}: `args` uses `{{{parameter}}}`, but the call has no parameter `{parameter}`")]
+    NoValue {
+        /// The tool.
+        id: String,
+        /// The parameter.
+        parameter: String,
+    },
     /// The item has keys or placeholders without a meaning.
     #[error("{id}: {}", list(.unknown))]
     UnknownNames {
@@ -172,6 +180,9 @@ pub enum ExecuteError {
     NotUtf8(PathBuf),
 }
 
+/// Where `rye mcp add` writes servers.
+const MCP_SERVERS: &str = "mcp/servers/";
+
 impl ExecuteError {
     /// Stable error code for scripts.
     pub fn code(&self) -> &'static str {
@@ -194,7 +205,7 @@ impl ExecuteError {
             Self::Unverified { error, .. } => error.code(),
             Self::VerifyDeps(_) => "bad_verify_deps",
             Self::MissingVariables(_) => "missing_variables",
-            Self::Placeholder { .. } => "unknown_placeholder",
+            Self::Placeholder { .. } | Self::NoValue { .. } => "unknown_placeholder",
             Self::UnknownNames { .. } => "unknown_name",
             Self::ValueAsCode { .. } => "value_as_code",
             Self::NeedsTool { .. } => "needs_tool",
@@ -241,7 +252,12 @@ impl ExecuteError {
             | Self::ConfigSyntax(error) => item_hint(error),
             Self::Unverified { command, .. } => Some(format!("{command} # after reading them")),
             Self::Chain(ChainError::ExecutorNotFound { source, .. }) => source.hint(),
-            Self::Chain(ChainError::ItemNotFound { source, .. }) => source.hint(),
+            Self::Chain(ChainError::ItemNotFound { item, source, .. }) => {
+                match item.strip_prefix(MCP_SERVERS) {
+                    Some(server) => Some(format!("rye mcp add {server} -- COMMAND")),
+                    None => source.hint(),
+                }
+            }
             Self::Interpreter {
                 source: InterpreterError::HashMismatch { found, .. },
                 ..
@@ -256,6 +272,9 @@ impl ExecuteError {
                     },
                 ..
             } => Some(format!("rye sign --manifest {}", lillux::shell_word(dir))),
+            Self::NoValue { parameter, .. } => Some(format!(
+                "pass `{parameter}`, or give it a `default` or set `config.args` in the tool"
+            )),
             Self::NoScript { parameter, .. } => {
                 Some(format!("set `config.{parameter}` in the tool, and sign it"))
             }

@@ -53,13 +53,18 @@ impl Properties {
                 schema: schema.clone(),
             }
         });
+        let additional = schema.and_then(|schema| schema.get("additionalProperties"));
         Self {
             all: all.collect(),
-            is_open: properties.is_none(),
+            is_open: match additional {
+                Some(additional) => *additional != Value::Bool(false),
+                None => properties.is_none(),
+            },
         }
     }
 
-    /// Whether the schema does not list parameters, so that any name is allowed.
+    /// Whether any name is allowed: the schema lists no parameters, or allows additional ones
+    /// explicitly.
     pub fn is_open(&self) -> bool {
         self.is_open
     }

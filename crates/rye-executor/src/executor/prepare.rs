@@ -331,6 +331,39 @@ fn check_script(
     Ok(())
 }
 
+/// Refuses arguments with a placeholder of a parameter that the call does not pass: the program
+/// would get the placeholder itself. Other braces that the tool writes may be meant literally.
+fn check_values(
+    chain: &Chain,
+    arguments: &[Value],
+    kinds: &[Option<CodeKind>],
+    placeholders: &Placeholders,
+) -> Result<(), ExecuteError> {
+    let tool = chain.tool();
+    let mut literal = BTreeSet::new();
+    if !tool.is_executor()
+        && let Some(own) = tool.metadata.value("config").and_then(|it| it.get("args"))
+    {
+        template::collect_placeholder_names(own, &mut literal);
+        for (name, _) in template_context::declared_parameters(&tool.metadata) {
+            literal.remove(name);
+        }
+    }
+    let mut used = BTreeSet::new();
+    let kinds = kinds.iter().copied().chain(std::iter::repeat(None));
+    for (argument, _) in arguments.iter().zip(kinds).filter(|(_, it)| it.is_none()) {
+        template::collect_placeholder_names(argument, &mut used);
+    }
+    let mut missing = used.into_iter().filter(|name| !literal.contains(name));
+    match missing.find(|name| placeholders.get(name).is_none()) {
+        Some(parameter) => Err(ExecuteError::NoValue {
+            id: tool.id().to_string(),
+            parameter,
+        }),
+        None => Ok(()),
+    }
+}
+
 /// Renders the merged configuration and validates it against the primitive's schema.
 pub(super) fn call(
     chain: &Chain,
@@ -361,6 +394,9 @@ pub(super) fn call(
         .map_err(|error| error.for_chain(chain))?
         .unwrap_or_default();
     check_script(chain, arguments, &kinds)?;
+    if command.is_some() && !context.is_literal && !context.optional_keys.contains(&"args") {
+        check_values(chain, arguments, &kinds, placeholders)?;
+    }
     let command = command
         .filter(|_| !context.is_literal)
         .map(|text| template::render_command(text, variables, placeholders))

@@ -413,6 +413,12 @@ async fn rust_runtime_runs_lillux_by_default() {
     let words = "watch --db /a --thread-id t --timeout 600";
     assert_eq!(result.data, json!({ "words": words }), "{result:?}");
 
+    // The program never gets a placeholder.
+    let result = run_with_path(&env, "wait", json!({"thread_id": "t"}), &bin).await;
+    let error = result.error.unwrap();
+    assert_eq!(error.code, "unknown_placeholder", "{error:?}");
+    assert!(error.message.contains("`db_path`"), "{error:?}");
+
     program(
         &bin.join("other"),
         "#!/bin/sh\nprintf '{\"other\": %s}' \"$(cat)\"\n",
@@ -426,6 +432,26 @@ async fn rust_runtime_runs_lillux_by_default() {
     assert_eq!(
         result.data,
         json!({"other": {"binary": "sh"}}),
+        "{result:?}"
+    );
+}
+
+#[tokio::test]
+async fn absent_parameter_in_the_arguments_of_a_tool_is_an_error() {
+    let env = TestEnv::new();
+    env.signed(
+        "tools/say.yaml",
+        "version: \"1.0.0\"\nexecutor_id: rye/core/primitives/execute\n\
+         config: { command: echo, args: [\"{word}\", \"{{}}\", \"{print}\"] }\n\
+         config_schema: { type: object, properties: { word: { type: string } } }\n",
+    );
+    let error = env.refused_by_call("say", json!({})).await;
+    assert_eq!(error.code, "unknown_placeholder", "{error:?}");
+    // Braces that no parameter has are meant literally.
+    let result = env.run("say", json!({"word": "hi"})).await;
+    let printed = result.data["stdout"].as_str().unwrap();
+    assert!(
+        printed.starts_with("hi ") && printed.ends_with("{print}\n"),
         "{result:?}"
     );
 }

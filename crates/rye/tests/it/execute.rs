@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
@@ -42,7 +42,7 @@ fn changed_program_is_an_integrity_failure() {
     env.write("project/.ai/tools/prog", text);
     let tool = format!(
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/rust/runtime\n\
-         config:\n  binary: ./prog\n  sha256: {}\n",
+         config:\n  binary: ./prog\n  args: []\n  sha256: {}\n",
         lillux::Hash::digest(text).to_hex()
     );
     env.write("project/.ai/tools/it.yaml", &tool);
@@ -217,6 +217,40 @@ fn tools_that_cannot_run_are_reported_with_a_hint() {
         "execute --timeout 0 hello",
         "execute hello --timeout soon",
     ]));
+}
+
+/// The default program of the runtime for compiled programs, executed without a tool.
+#[test]
+fn parameters_of_a_runtime_that_allows_any_are_options() {
+    let mut env = with_tools(&[]);
+    env.write(
+        "bin/lillux",
+        "#!/bin/sh\nprintf '{\"words\": \"%s\"}' \"$*\"\n",
+    );
+    let program = env.path("bin/lillux");
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!(
+        "{}:{}",
+        env.path("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
+    env.set("PATH", &path);
+    assert_transcript!(env.transcript(&[
+        "execute rye/core/runtimes/rust/runtime --db-path runs.db --thread-id t",
+        "execute rye/core/runtimes/rust/runtime --db-path runs.db --thread-id t -- --timeout 5",
+        "execute rye/core/runtimes/rust/runtime --thread-id t",
+        "execute rye/core/runtimes/rust/runtime --thread-id t --dry-run",
+        "execute rye/core/runtimes/rust/runtime --help",
+    ]));
+}
+
+#[test]
+fn missing_mcp_server_is_reported_with_the_command_that_adds_it() {
+    let env = with_tools(&[]);
+    let runtime = "execute rye/core/runtimes/mcp/stdio";
+    assert_transcript!(env.transcript(&[&format!(
+        "{runtime} --server mcp/servers/time --tool-name now"
+    )]));
 }
 
 #[test]

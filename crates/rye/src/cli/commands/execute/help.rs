@@ -88,9 +88,8 @@ impl Report for ToolHelp {
             self.id
         ));
         page.line("");
-        if parameters.is_open() {
-            page.line("The tool has no schema: pass any parameter as a string, or use --params.");
-        } else if parameters.iter().next().is_some() {
+        let has_names = parameters.iter().next().is_some();
+        if has_names {
             page.line(paint(BOLD, "Parameters:"));
             let mut table = Table::new(["  NAME", "TYPE", "DESCRIPTION"]);
             for property in parameters.iter() {
@@ -101,8 +100,16 @@ impl Report for ToolHelp {
                 ]);
             }
             page.table(&table);
-        } else {
-            page.line("The tool has no parameters.");
+        }
+        match (parameters.is_open(), has_names) {
+            (true, true) => page.line("The tool accepts other parameters too, as strings."),
+            (true, false) => {
+                page.line(
+                    "The tool has no schema: pass any parameter as a string, or use --params.",
+                );
+            }
+            (false, true) => {}
+            (false, false) => page.line("The tool has no parameters."),
         }
         page.line("");
         for (name, value) in &self.properties {

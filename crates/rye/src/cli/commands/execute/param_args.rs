@@ -238,6 +238,26 @@ mod tests {
     }
 
     #[test]
+    fn any_name_is_a_parameter_if_the_schema_allows_it() {
+        let mut schema = schema();
+        for (additional, expected) in [
+            (json!(true), Ok(json!({"count": 2, "other_name": "1"}))),
+            (
+                json!({"type": "string"}),
+                Ok(json!({"count": 2, "other_name": "1"})),
+            ),
+            (
+                json!(false),
+                Err("unknown parameter --other-name".to_owned()),
+            ),
+        ] {
+            schema["additionalProperties"] = additional;
+            let parsed = parse_line("--count 2 --other-name 1", Some(&schema));
+            assert_eq!(parsed.map(|(parameters, _)| parameters), expected);
+        }
+    }
+
+    #[test]
     fn invalid_words_are_rejected_with_a_suggestion() {
         let schema = schema();
         for (line, expected) in [
