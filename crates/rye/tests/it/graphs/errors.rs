@@ -282,3 +282,25 @@ fn all_unsigned_tools_of_a_graph_are_reported_with_one_command() {
     let output = env.run(&["graph", "run", "flows/all"]);
     assert!(output.status.success(), "{output:?}");
 }
+
+#[test]
+fn violated_parameters_of_a_node_are_reported_once() {
+    let env = env_with_examples();
+    env.write(
+        "project/.ai/tools/lib/strict.yaml",
+        "version: \"1.0.0\"\nexecutor_id: rye/core/primitives/execute\n\
+         config: { command: \"true\" }\n\
+         config_schema: { type: object, properties: { n: { type: integer } }, required: [m] }\n",
+    );
+    write_graph(
+        &env,
+        "loose",
+        "[\"rye.execute.tool.lib.strict\"]",
+        "  start: one\n  nodes:\n    one: { action: { item_id: lib/strict, params: { n: \"x\" } } }\n",
+    );
+    let document = json(&env.run(&["graph", "run", "flows/loose", "--json"]));
+    let message = document["error"]["message"].as_str().unwrap();
+    for violation in ["\"m\" is a required property", "\"x\" is not of type"] {
+        assert_eq!(message.matches(violation).count(), 1, "{document}");
+    }
+}
