@@ -288,6 +288,11 @@ impl Recorder {
         is_aborted(&*self.store, &self.lease, &self.earlier).await
     }
 
+    /// Like [`Self::is_aborted`], without a runtime, for a process that is about to exit.
+    pub fn is_aborted_blocking(&self) -> Result<bool, StoreError> {
+        block_on(self.is_aborted())
+    }
+
     /// Releases the session.
     pub async fn release(self) -> Result<(), StoreError> {
         self.store.release(&self.lease).await
@@ -296,22 +301,31 @@ impl Recorder {
     /// Commits and releases without a runtime, for a process that is about to exit. After a
     /// failure, the missing process shows that the run was interrupted.
     pub fn finish_blocking(mut self) -> Result<(), StoreError> {
-        let unavailable = |error: io::Error| StoreError::Unavailable(error.to_string());
-        let finish = move || {
+        block_on(async {
+            let committed = self.commit().await;
+            let released = self.release().await;
+            committed.and(released)
+        })
+    }
+}
+
+/// Runs store operations to their end on a thread of its own, because the caller may run within a
+/// runtime.
+fn block_on<T: Send>(
+    work: impl Future<Output = Result<T, StoreError>> + Send,
+) -> Result<T, StoreError> {
+    let unavailable = |error: io::Error| StoreError::Unavailable(error.to_string());
+    std::thread::scope(|scope| {
+        let run = || {
             let runtime = tokio::runtime::Builder::new_current_thread().build();
-            runtime.map_err(unavailable)?.block_on(async {
-                let committed = self.commit().await;
-                let released = self.release().await;
-                committed.and(released)
-            })
+            runtime.map_err(unavailable)?.block_on(work)
         };
-        // A thread of its own, because the caller may run within a runtime.
-        let thread = std::thread::Builder::new().spawn(finish);
+        let thread = std::thread::Builder::new().spawn_scoped(scope, run);
         match thread.map_err(unavailable)?.join() {
             Ok(finished) => finished,
             Err(_) => Err(StoreError::Unavailable("the writer panicked".to_owned())),
         }
-    }
+    })
 }
 
 async fn is_aborted(

@@ -212,7 +212,7 @@ impl Replay {
                 }
                 self.steps_since_stop = 0;
                 self.was_interrupted = match status {
-                    RunStatus::Cancelled => true,
+                    RunStatus::Cancelled | RunStatus::Interrupted => true,
                     // Without a node, the store failed.
                     RunStatus::Failed => node.is_none(),
                     _ => false,

@@ -212,18 +212,26 @@ impl Journal {
     }
 }
 
-/// Dropping an unfinished journal records that the run was cancelled or that the journal failed.
+/// Dropping an unfinished journal records that the user cancelled the run, that something else
+/// interrupted it, or that the journal failed.
 impl Drop for Journal {
     fn drop(&mut self) {
-        if self.recorder.is_none() {
+        let Some(recorder) = &self.recorder else {
             return;
-        }
+        };
         if !self.has_ended && !std::thread::panicking() {
-            let cancelled = || NodeError::new("cancelled", "the run was cancelled");
-            let (status, error, node) = match self.failure.take() {
+            let (status, error, node) = if let Some(error) = self.failure.take() {
                 // Without a node, the run resumes at its recorded position.
-                Some(error) => (RunStatus::Failed, error, None),
-                None => (RunStatus::Cancelled, cancelled(), self.node.clone()),
+                (RunStatus::Failed, error, None)
+            } else {
+                let is_cancelled = recorder.is_aborted_blocking().unwrap_or(false);
+                let (status, message) = if is_cancelled {
+                    (RunStatus::Cancelled, "the run was cancelled")
+                } else {
+                    (RunStatus::Interrupted, "the run was interrupted")
+                };
+                let error = NodeError::new(status.as_str(), message);
+                (status, error, self.node.clone())
             };
             self.push(RunEvent::End {
                 status,

@@ -78,7 +78,6 @@ mod context;
 mod credentials;
 pub mod doctor;
 pub mod engine;
-pub mod eval;
 pub mod failure;
 mod failure_from;
 pub mod follower;

@@ -439,7 +439,7 @@ impl CallRun {
     pub async fn end(mut self, status: RunStatus, result: &Value) -> Result<(), StoreError> {
         let outcome = match status {
             RunStatus::Completed => ResultStatus::Success,
-            RunStatus::Cancelled => ResultStatus::Aborted,
+            RunStatus::Cancelled | RunStatus::Interrupted => ResultStatus::Aborted,
             _ => ResultStatus::Error,
         };
         let error = result["error"]["message"].as_str();

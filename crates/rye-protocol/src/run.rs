@@ -59,8 +59,10 @@ pub enum RunStatus {
     Failed,
     /// The run reached `max_steps`.
     Limit,
-    /// The run was cancelled.
+    /// The user cancelled the run, or denied its call.
     Cancelled,
+    /// A signal or its caller ended the process before the run ended.
+    Interrupted,
     /// The run reached its time limit.
     TimedOut,
     /// The run stopped after the requested number of steps.
@@ -76,6 +78,7 @@ impl RunStatus {
             Self::Failed => "failed",
             Self::Limit => "limit",
             Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
             Self::TimedOut => "timed_out",
             Self::Paused => "paused",
         }

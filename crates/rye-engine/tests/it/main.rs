@@ -14,4 +14,3 @@ mod sandboxes;
 mod shutdown;
 mod soak;
 mod threads;
-mod tools;

@@ -155,18 +155,12 @@ pub fn carry_out(
     let going = RunOptions::default();
     let outcome = execute_to_end(context, supervisor, request, going, Some(aborted));
     let failed = |failure: &Failure| json!({ "status": "error", "item_id": run.run.item, "error": failure.json() });
-    let is_signal = |failure: &Failure| {
-        matches!(
-            failure.kind,
-            FailureKind::Interrupted | FailureKind::Terminated
-        )
-    };
     // The processes of a cancelled run get the signal too, and may fail before this one.
-    let is_aborted = runs.block_on(call.is_aborted())?;
-    let is_cancelled = match &outcome {
-        Ok(result) => is_aborted && result.error.is_some(),
-        Err(failure) => is_aborted || is_signal(failure),
+    let has_failed = match &outcome {
+        Ok(result) => result.error.is_some(),
+        Err(_) => true,
     };
+    let is_cancelled = has_failed && runs.block_on(call.is_aborted())?;
     let (status, result, outcome) = match outcome {
         _ if is_cancelled => (RunStatus::Cancelled, failed(&cancelled()), Err(cancelled())),
         Ok(result) => match &result.error {
@@ -176,7 +170,13 @@ pub fn carry_out(
                 (RunStatus::Failed, json!(result), Err(failure))
             }
         },
-        Err(failure) => (RunStatus::Failed, failed(&failure), Err(failure)),
+        Err(failure) => {
+            let status = match failure.kind {
+                FailureKind::Interrupted | FailureKind::Terminated => RunStatus::Interrupted,
+                _ => RunStatus::Failed,
+            };
+            (status, failed(&failure), Err(failure))
+        }
     };
     runs.block_on(call.end(status, &result))?;
     outcome

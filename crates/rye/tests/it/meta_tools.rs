@@ -99,10 +99,7 @@ fn items_are_found_by_their_description() {
     let env = env_with_agent("{ name: list_tools, args: { query: production } }");
     let output = env.run(MODEL);
     assert!(
-        stdout_text(&output).contains(
-            "rye:deploy [high]: Puts it into production\n  \
-             {\"type\":\"object\",\"properties\":{\"to\":"
-        ),
+        stdout_text(&output).contains("rye:deploy (to) [high]: Puts it into production"),
         "{output:?}"
     );
 }

@@ -103,8 +103,8 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, &'static str> {
 pub(crate) enum RunCommand {
     /// List runs, newest first
     #[command(
-        after_help = "States: running, waiting (for a decision), completed, failed, cancelled, timed_out, paused,\n\
-        limit (stopped at a limit of the graph), lost (its process died).\n\n\
+        after_help = "States: running, waiting (for a decision), completed, failed, cancelled, interrupted (by a signal),\n\
+        timed_out, paused, limit (stopped at a limit of the graph), lost (its process died).\n\n\
         Example:\n  rye run list"
     )]
     List,

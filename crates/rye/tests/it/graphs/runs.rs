@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{database, env_with_examples, newest_run, wait_for_state, write_graph};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{database, env_with_examples, holder, newest_run, wait_for_state, write_graph};
 use crate::support::{assert_transcript, json, transcript_entry};
 
 #[test]
@@ -222,4 +224,31 @@ fn first_resume_after_a_kill_asks_about_a_call_that_no_node_handles() {
     let output = resumed.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(env.read("project/calls"), "called\ncalled\n");
+}
+
+#[test]
+fn run_that_a_signal_ended_at_a_gate_is_interrupted_and_resumes() {
+    let env = env_with_examples();
+    let start = "graph run --async workflows/release --version 2";
+    assert!(
+        env.run(&start.split(' ').collect::<Vec<_>>())
+            .status
+            .success()
+    );
+    let id = wait_for_state(&env, "waiting");
+    let process = Pid::from_raw(holder(&env, &id).pid()).unwrap();
+    kill_process(process, Signal::TERM).unwrap();
+    assert_eq!(wait_for_state(&env, "interrupted"), id);
+    let sessions = json(&env.run(&["session", "list", "--json"]));
+    assert_eq!(
+        sessions["sessions"][0]["state"], "interrupted",
+        "{sessions}"
+    );
+    let transcript = env.transcript(&[
+        &format!("run status {id}"),
+        "run list",
+        &format!("gate approve {id}"),
+        &format!("graph run --resume {id}"),
+    ]);
+    assert_transcript!(transcript);
 }
