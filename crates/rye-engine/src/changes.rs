@@ -36,7 +36,8 @@ pub struct SessionChanges {
     pub turns: Vec<Turn>,
     /// The changes, in order.
     pub records: Vec<RecordedChange>,
-    /// Number of commands whose changes are unknown, because the workspace has too many files.
+    /// Number of commands whose changes are unknown, because they ran in the background or the
+    /// workspace has too many files.
     pub unknown: usize,
 }
 

@@ -93,6 +93,7 @@ impl ToolContext {
             }),
             depth,
             model: model.or_else(|| parent_data.model.clone()),
+            system: parent_data.system.clone(),
             limits,
             ..rye_protocol::Session::new(self.child_id(), Purpose::Child, now)
         };

@@ -227,6 +227,8 @@ pub struct NewSession {
     pub model: Option<String>,
     /// Default role of its threads.
     pub role: Option<String>,
+    /// System prompt instead of the base system prompt.
+    pub system: Option<String>,
     /// Limits of the session, children included.
     pub limits: Limits,
     /// Its sandbox; created if there is none.
@@ -464,9 +466,11 @@ impl Engine {
         self.inner.store.sessions(filter).await
     }
 
-    /// The tools that agents have.
+    /// The tools that agents with the default model have.
     pub fn tools(&self) -> Arc<[ToolSpec]> {
-        self.inner.tools.specs()
+        let models = &self.inner.models;
+        let family = models.family(&models.default_name());
+        self.inner.tools.specs(family)
     }
 
     /// The public key that verifies the engine's signatures.
@@ -697,6 +701,7 @@ fn session_data(
         sandbox,
         model: new.model,
         role: new.role,
+        system: new.system,
         project: new.project,
         limits: new.limits,
         metadata: new.metadata,

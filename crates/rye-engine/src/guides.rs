@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use lillux::template::{DOUBLE_BRACES, Segment};
 
 use crate::BoxFuture;
+use crate::model::ModelFamily;
 use crate::sandbox::Sandbox;
 
 /// A role: instructions for the system prompt.
@@ -18,6 +19,17 @@ pub struct Role {
     /// Model for this role, unless the prompt names one.
     pub model: Option<String>,
     /// Text for the system prompt.
+    pub text: String,
+    /// Whether the text replaces the base system prompt, instead of extending it.
+    pub replaces_base: bool,
+}
+
+/// A file with instructions for agents, such as `AGENTS.md`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstructionFile {
+    /// Path of the file, for the model.
+    pub path: String,
+    /// Content of the file.
     pub text: String,
 }
 
@@ -109,19 +121,32 @@ pub trait Guides: Send + Sync + 'static {
     /// Lists all skills, sorted by name.
     fn skills<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Vec<Skill>>;
 
-    /// Loads the rules of the workspace, if any.
-    fn rules<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Option<String>>;
+    /// Loads the instruction files of the user and the workspace, the most general first.
+    fn instructions<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Vec<InstructionFile>>;
+
+    /// The base system prompt for a family of models; `None` for that of the engine.
+    fn base_prompt(&self, family: ModelFamily) -> Option<String> {
+        let _ = family;
+        None
+    }
+
+    /// Facts about the workspace that differ from run to run, such as the date and the git branch.
+    fn environment<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Option<String>> {
+        let _ = sandbox;
+        Box::pin(std::future::ready(None))
+    }
 }
 
 /// Builds the system prompt.
 pub(crate) fn system_prompt(
     base: &str,
     role: Option<&Role>,
-    rules: Option<&str>,
+    instructions: &[InstructionFile],
     skills: &[Skill],
     extra: Option<&str>,
 ) -> String {
-    let mut text = base.trim_end().to_owned();
+    let replaces_base = role.is_some_and(|role| role.replaces_base);
+    let mut text = if replaces_base { "" } else { base.trim_end() }.to_owned();
     let mut add = |part: &str| {
         if !text.is_empty() {
             text.push_str("\n\n");
@@ -131,9 +156,11 @@ pub(crate) fn system_prompt(
     if let Some(role) = role {
         add(&role.text);
     }
-    if let Some(rules) = rules {
+    for file in instructions {
         add(&format!(
-            "Rules of this workspace, from its AGENTS.md:\n\n{rules}"
+            "Instructions from {}:\n\n{}",
+            file.path,
+            file.text.trim()
         ));
     }
     if !skills.is_empty() {
@@ -202,22 +229,38 @@ mod tests {
             description: String::new(),
             model: None,
             text: "You review.\n".to_owned(),
+            replaces_base: false,
         };
+        let instructions = [
+            ("~/.ai/AGENTS.md", "Be brief.\n"),
+            ("AGENTS.md", "Use tabs."),
+        ];
+        let instructions = instructions.map(|(path, text)| InstructionFile {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        });
         let prompt = system_prompt(
             "Base.",
             Some(&role),
-            Some("Use tabs."),
+            &instructions,
             &[skill("{{version}}")],
             Some("Answer in JSON."),
         );
         assert_eq!(
             prompt,
             "Base.\n\nYou review.\n\n\
-             Rules of this workspace, from its AGENTS.md:\n\nUse tabs.\n\n\
+             Instructions from ~/.ai/AGENTS.md:\n\nBe brief.\n\n\
+             Instructions from AGENTS.md:\n\nUse tabs.\n\n\
              Available skills; load the instructions with the tool `skill`:\n\
              - release: how to release (needs version)\n\n\
              Answer in JSON."
         );
-        assert_eq!(system_prompt("Base.", None, None, &[], None), "Base.");
+        assert_eq!(system_prompt("Base.", None, &[], &[], None), "Base.");
+        let role = Role {
+            replaces_base: true,
+            ..role
+        };
+        let prompt = system_prompt("Base.", Some(&role), &[], &[], None);
+        assert_eq!(prompt, "You review.");
     }
 }

@@ -155,6 +155,35 @@ pub struct ModelInfo {
     pub images: bool,
 }
 
+/// A family of models with the same habits, which may need its own instructions and tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ModelFamily {
+    /// Anthropic's models.
+    Anthropic,
+    /// `OpenAI`'s models.
+    OpenAi,
+    /// Google's models.
+    Gemini,
+    /// All others.
+    #[default]
+    Other,
+}
+
+impl ModelFamily {
+    /// All families.
+    pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAi, Self::Gemini, Self::Other];
+
+    /// Name of the family in the ids of items.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+            Self::Gemini => "gemini",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// How often a failed model call is repeated, and with which delays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
@@ -199,6 +228,12 @@ pub trait Models: Send + Sync + 'static {
 
     /// The name of the default model.
     fn default_name(&self) -> String;
+
+    /// The family of a model.
+    fn family(&self, name: &str) -> ModelFamily {
+        let _ = name;
+        ModelFamily::Other
+    }
 
     /// The models to try if this one fails, in order.
     fn failover(&self, name: &str) -> Vec<String> {

@@ -113,6 +113,8 @@ pub(crate) struct Runner {
     failover: failover::Failover,
     /// The system prompt and its sources, for the current turn.
     system_prompt: Option<Arc<system_prompt::SystemPrompt>>,
+    /// Facts about the workspace, once they are collected.
+    environment: Option<String>,
     /// Model context of the last call (everything beside the history) and its hash.
     model_context: Option<(rye_protocol::ModelContext, String)>,
     /// Callers that wait for a compaction.
@@ -155,6 +157,7 @@ impl Runner {
             partial: String::new(),
             failover: failover::Failover::default(),
             system_prompt: None,
+            environment: None,
             model_context: None,
             compaction_waiters: Vec::new(),
             usable_tokens: Mutex::default(),

@@ -13,13 +13,14 @@ use rye_protocol::{
 use rye_protocol::{ErrorCode, EventKind, Gate, GateStatus, Part, ProcessRef, Resolution};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field, info_span};
 
 use crate::BoxFuture;
 use crate::blob::SCHEME;
 use crate::engine::Inner;
 use crate::metrics::Metric;
-use crate::model::ToolSpec;
+use crate::model::{ModelFamily, ToolSpec};
 use crate::policy::{Policy, Risk};
 use crate::runner::ThreadCommand;
 use crate::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox, SandboxError};
@@ -54,6 +55,10 @@ pub struct ToolDef {
     pub is_task: bool,
     /// Time limit of a call.
     pub timeout: Option<Duration>,
+    /// The only family of models that sees the tool; all models see it if there is none.
+    pub family: Option<ModelFamily>,
+    /// The tool whose rules of the policy apply, if they are not its own.
+    pub policy_tool: Option<String>,
 }
 
 impl ToolDef {
@@ -72,6 +77,8 @@ impl ToolDef {
             protected_from_pruning: false,
             is_task: false,
             timeout: None,
+            family: None,
+            policy_tool: None,
         }
     }
 
@@ -96,7 +103,8 @@ impl ToolDef {
 
     /// Name of the tool in rules of the [policy](crate::policy): `builtin:NAME`.
     pub fn policy_name(&self) -> String {
-        format!("builtin:{}", self.spec.name)
+        let name = self.policy_tool.as_ref().unwrap_or(&self.spec.name);
+        format!("builtin:{name}")
     }
 
     /// Requires approval, always or depending on the arguments. The gate records the question and
@@ -268,6 +276,14 @@ impl ToolContext {
         let found = engine.store.gate(&gate).await;
         let found = found.map_err(|error| ToolError::failed(error.to_string()))?;
         Ok(found.is_some())
+    }
+
+    /// Cancelled when the session is closed on this host.
+    pub fn session_closed(&self) -> Result<CancellationToken, ToolError> {
+        let closed = || ToolError::failed("the session is closed");
+        let engine = self.engine.upgrade().ok_or_else(closed)?;
+        let session = engine.open_session(&self.session).ok_or_else(closed)?;
+        Ok(session.shared().closed.clone())
     }
 
     /// The approval policy of the engine.

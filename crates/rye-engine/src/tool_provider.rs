@@ -43,6 +43,9 @@ pub struct ToolSummary {
     /// Space of the tool's item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space: Option<String>,
+    /// JSON Schema of the parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
 }
 
 /// Search result of a provider.

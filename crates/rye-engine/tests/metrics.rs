@@ -63,18 +63,18 @@ impl Subscriber for SpanTree {
 }
 
 /// A tool that asks for a decision.
-struct AskTool(ToolDef);
+struct ConfirmTool(ToolDef);
 
-impl Tool for AskTool {
+impl Tool for ConfirmTool {
     fn def(&self) -> &ToolDef {
         &self.0
     }
 
     fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let request = DecisionRequest::approval("it", "may it?");
+            let request = DecisionRequest::approval("confirm", "Approve?");
             context.request_decision(request).await?;
-            Ok(ToolOutput::text("it may"))
+            Ok(ToolOutput::text("approved"))
         })
     }
 }
@@ -94,7 +94,7 @@ fn models() -> Catalogue {
         ..Script::default()
     };
     let write = Step::call("bash", json!({ "command": "echo hi > it.txt" }));
-    let ask = Step::call("ask", json!({}));
+    let ask = Step::call("confirm", json!({}));
     let other = Script::new([write, ask, Step::text("done")]);
     Catalogue::new(".")
         .with_config(Config::merge(&[config]).unwrap())
@@ -116,9 +116,9 @@ fn engine_activity_is_counted_and_traced() {
             .models(models().default_model("scripted:busy"))
             .sandbox(Arc::new(VirtualSandbox::new()))
             .tools(rye_tools::tools())
-            .tool(AskTool(ToolDef::new(
-                "ask",
-                "Asks.",
+            .tool(ConfirmTool(ToolDef::new(
+                "confirm",
+                "Asks for approval.",
                 json!({ "type": "object" }),
             )))
             .build()
@@ -142,7 +142,7 @@ fn engine_activity_is_counted_and_traced() {
         r#"rye_llm_call_seconds_count{model="scripted:busy",outcome="error"} 1"#,
         r#"rye_llm_call_seconds_count{model="scripted:other",outcome="success"} 3"#,
         r#"rye_tool_exec_seconds_count{tool="bash",outcome="success"} 1"#,
-        r#"rye_tool_exec_seconds_count{tool="ask",outcome="success"} 1"#,
+        r#"rye_tool_exec_seconds_count{tool="confirm",outcome="success"} 1"#,
         r#"rye_decision_gate_wait_seconds_count{status="resolved"} 1"#,
         "rye_queue_wait_seconds_count 1",
         r#"rye_turn_complete_seconds_count{reason="end_turn"} 1"#,

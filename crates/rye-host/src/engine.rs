@@ -20,6 +20,7 @@ use crate::catalogue::{call_limits, catalogue};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::failure_from::UNWRITABLE_STATE;
+use crate::guides::base_prompt;
 use crate::replay::{self, CurrentSetup, ReplayOutcome};
 use crate::sandbox::{
     ConfinementPolicy, SandboxOptions, Tier, default_kind, load_sandbox_policy, strongest_tier,
@@ -140,6 +141,7 @@ pub(crate) fn run_engine<T>(
         let mut builder = builder_with_store(store, &host_options, models, supervised)?;
         if options.runs_sessions {
             let bridge = bridge(context, supervisor)?;
+            let policy = bridge.policy.clone();
             builder = builder
                 .tools(bridge.tools)
                 .policy(bridge.policy)
@@ -147,8 +149,8 @@ pub(crate) fn run_engine<T>(
             builder = builder
                 .compaction(compaction(context)?)
                 .call_limits(call_limits()?);
-            let spaces = Arc::clone(context.spaces());
-            let guides = FileGuides::new(spaces, &workspace, options.skills);
+            let guides = file_guides(context, &workspace, options.skills)?;
+            let guides = guides.with_environment(policy);
             let guides: Arc<dyn Guides> = Arc::new(guides);
             builder = builder
                 .tool(rye_tools::skill(Arc::clone(&guides)))
@@ -183,14 +185,22 @@ fn current_setup(context: &Context, supervisor: Arc<Supervisor>) -> Result<Curre
     tools.extend(bridge(context, supervisor)?.tools);
     Ok(CurrentSetup {
         tools,
-        guides: Arc::new(FileGuides::new(
-            Arc::clone(context.spaces()),
-            workspace,
-            Vec::new(),
-        )),
+        guides: Arc::new(file_guides(context, workspace, Vec::new())?),
         compaction: compaction(context)?,
         models: Arc::new(catalogue(context, workspace)?),
     })
+}
+
+/// The base system prompt, roles, skills and instructions for agents in a workspace.
+fn file_guides(
+    context: &Context,
+    workspace: &Path,
+    skills: Vec<PathBuf>,
+) -> Result<FileGuides, Failure> {
+    let current_dir = std::env::current_dir().ok();
+    let guides = FileGuides::new(Arc::clone(context.spaces()), workspace, skills)
+        .instructions_between(context.settings.project(), current_dir.as_deref());
+    Ok(guides.base_prompts(base_prompt::load(context)?))
 }
 
 /// Replays a session with the current configuration.

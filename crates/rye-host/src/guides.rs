@@ -1,6 +1,9 @@
-//! Roles, skills and rules from files of the spaces, of additional directories, of the sandbox and
+//! Roles, skills and instructions from files of the spaces, of additional directories, of the sandbox and
 //! of the workspace. They are text for a model like a prompt, so they need no signature.
 
+pub(crate) mod base_prompt;
+mod environment;
+mod instructions;
 mod page;
 
 use std::collections::BTreeMap;
@@ -9,30 +12,44 @@ use std::sync::Arc;
 
 use lillux::path_policy::{PathClass, PathPolicy, ProtectedPaths, SensitiveReason};
 use rye_engine::BoxFuture;
-use rye_engine::guides::{GuideFuture, Guides, Role, Skill};
+use rye_engine::guides::{GuideFuture, Guides, InstructionFile, Role, Skill};
+use rye_engine::model::ModelFamily;
+use rye_engine::policy::Policy;
 use rye_engine::sandbox::Sandbox;
 use rye_items::Spaces;
 
-use page::Page;
+use page::{BasePrompt, Page};
 
 /// Directory of the roles, relative to a space's `.ai/`.
 const ROLES_DIR: &str = "roles";
 /// Directory of the skills, relative to a space's `.ai/`.
 const SKILLS_DIR: &str = "skills";
-/// File with the rules of a workspace.
-const RULES_FILE: &str = "AGENTS.md";
 /// Maximum number of bytes read from a file.
 const MAX_FILE_LEN: usize = 64 * 1024;
 /// Maximum number of names in an error.
 const MAX_NAMES: usize = 20;
 
-/// Roles, skills and rules from files.
+/// Roles, skills and instructions from files.
 #[derive(Debug)]
 pub struct FileGuides {
     spaces: Arc<Spaces>,
     workspace: PathBuf,
     /// Additional directories with skills.
     skill_dirs: Vec<PathBuf>,
+    instruction_dirs: InstructionDirs,
+    base_prompts: BTreeMap<ModelFamily, String>,
+    /// The approval policy, if the environment is part of the system prompt.
+    policy: Option<Policy>,
+}
+
+/// Directories with instruction files beside the workspace.
+#[derive(Debug, Default)]
+struct InstructionDirs {
+    project: PathBuf,
+    /// From the project down to the parent of the workspace.
+    above: Vec<PathBuf>,
+    /// Where the user works, relative to the workspace.
+    below: PathBuf,
 }
 
 /// Texts of guides by name.
@@ -49,7 +66,40 @@ impl FileGuides {
             spaces,
             workspace: workspace.into(),
             skill_dirs,
+            instruction_dirs: InstructionDirs::default(),
+            base_prompts: BTreeMap::new(),
+            policy: None,
         }
+    }
+
+    /// Also loads the instruction files from the project down to the workspace, and from there
+    /// down to the directory in which the user works.
+    #[must_use]
+    pub fn instructions_between(mut self, project: &Path, current_dir: Option<&Path>) -> Self {
+        let real = |dir: &Path| std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+        let (workspace, current_dir) = (real(&self.workspace), current_dir.map(real));
+        let below = current_dir.and_then(|dir| Some(dir.strip_prefix(&workspace).ok()?.to_owned()));
+        let project = real(project);
+        self.instruction_dirs = InstructionDirs {
+            above: instructions::dirs_above(&project, &workspace),
+            project,
+            below: below.unwrap_or_default(),
+        };
+        self
+    }
+
+    /// Sets the base system prompts.
+    #[must_use]
+    pub fn base_prompts(mut self, prompts: BTreeMap<ModelFamily, String>) -> Self {
+        self.base_prompts = prompts;
+        self
+    }
+
+    /// Adds the environment to the system prompt, with what the approval policy allows.
+    #[must_use]
+    pub fn with_environment(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
     }
 
     /// All guides of a kind. The project precedes the user, the system, the additional directories
@@ -149,14 +199,18 @@ impl Guides for FileGuides {
         })
     }
 
-    fn rules<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Option<String>> {
+    fn instructions<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Vec<InstructionFile>> {
+        Box::pin(instructions::load(self, sandbox))
+    }
+
+    fn base_prompt(&self, family: ModelFamily) -> Option<String> {
+        self.base_prompts.get(&family).cloned()
+    }
+
+    fn environment<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Option<String>> {
         Box::pin(async move {
-            let bytes = match read_in_sandbox(sandbox, RULES_FILE).await {
-                Some(bytes) => Some(bytes),
-                None => read_in_dir(&self.workspace, Path::new(RULES_FILE)),
-            };
-            let rules = text(&bytes?);
-            (!rules.trim().is_empty()).then_some(rules)
+            let policy = self.policy.as_ref()?;
+            Some(environment::environment(sandbox, policy).await)
         })
     }
 }
@@ -166,6 +220,7 @@ fn role(name: &str, page: Page) -> Role {
         name: name.to_owned(),
         description: page.front_matter.description,
         model: page.front_matter.model,
+        replaces_base: page.front_matter.system == BasePrompt::Replace,
         text: page.body,
     }
 }
@@ -278,7 +333,7 @@ mod tests {
         fs::write(&secret, "secret").unwrap();
         fs::write(skills.join("own.md"), "mine").unwrap();
         for link in [
-            work.join(RULES_FILE),
+            work.join("AGENTS.md"),
             work.join(".ai/skills/x.md"),
             skills.join("y.md"),
         ] {
@@ -289,14 +344,16 @@ mod tests {
         let local = LocalSandbox::new(&work, Supervisor::start().unwrap()).unwrap();
         let sandboxes: [&dyn Sandbox; 2] = [&local, &VirtualSandbox::new()];
         for sandbox in sandboxes {
-            assert_eq!(files.rules(sandbox).await, None);
+            assert!(files.instructions(sandbox).await.is_empty());
             let names: Vec<_> = files.all(SKILLS_DIR, sandbox).await.into_keys().collect();
             assert_eq!(names, ["own"], "{}", sandbox.kind());
         }
-        fs::remove_file(work.join(RULES_FILE)).unwrap();
-        fs::write(work.join(RULES_FILE), "be brief").unwrap();
+        fs::remove_file(work.join("AGENTS.md")).unwrap();
+        fs::write(work.join("AGENTS.md"), "be brief").unwrap();
         for sandbox in sandboxes {
-            assert_eq!(files.rules(sandbox).await.as_deref(), Some("be brief"));
+            let found = files.instructions(sandbox).await;
+            let texts: Vec<_> = found.iter().map(|it| (&*it.path, &*it.text)).collect();
+            assert_eq!(texts, [("AGENTS.md", "be brief")]);
         }
     }
 }

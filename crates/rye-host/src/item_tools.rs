@@ -89,8 +89,13 @@ impl ItemTools {
         let may_run = |hit: &&Hit| library.verify_hit(hit, &trust).is_ok();
         // Items without a valid signature would not run.
         let hits = answer.hits.iter().filter(may_run);
+        let schema = |hit: &Hit| {
+            let item = library.load(&hit.reference).ok()?;
+            let metadata = library.metadata(&item).ok()?;
+            metadata.config_schema().cloned()
+        };
         Ok(ToolListing {
-            tools: hits.map(summary).collect(),
+            tools: hits.map(|hit| summary(hit, schema(hit))).collect(),
             total: answer.total,
             warnings: Vec::new(),
         })
@@ -239,13 +244,14 @@ impl ItemTools {
     }
 }
 
-fn summary(hit: &Hit) -> ToolSummary {
+fn summary(hit: &Hit, schema: Option<Value>) -> ToolSummary {
     ToolSummary {
         id: hit.reference.id.to_string(),
         description: hit.description.clone(),
         parameters: hit.parameters.clone(),
         risk: hit.risk.as_deref().and_then(Risk::from_name),
         space: Some(hit.location.space.as_str().to_owned()),
+        schema,
     }
 }
 

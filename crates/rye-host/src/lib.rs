@@ -78,6 +78,7 @@ mod context;
 mod credentials;
 pub mod doctor;
 pub mod engine;
+pub mod eval;
 pub mod failure;
 mod failure_from;
 pub mod follower;

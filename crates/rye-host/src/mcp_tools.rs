@@ -225,6 +225,8 @@ impl McpTools {
         let tools = tools.map(|(_, mut summary, name, tool)| {
             if self.has_drifted(name, &tool) {
                 DRIFTED.clone_into(&mut summary.description);
+                // Nobody has accepted the new schema, whose texts a model would read.
+                summary.schema = None;
             }
             summary
         });

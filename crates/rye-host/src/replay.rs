@@ -142,6 +142,7 @@ impl<'a> ThreadReplay<'a> {
                 user_id: archive.session.user_id.clone(),
                 model: archive.session.model.clone(),
                 role: archive.session.role.clone(),
+                system: archive.session.system.clone(),
                 ..NewSession::default()
             };
             engine.create_session(new).await?
@@ -309,7 +310,10 @@ fn engine(
     let mut builder = Engine::builder()
         .store(MemoryStore::new())
         .clock(SharedClock(Arc::clone(clock)))
-        .models(RecordedModels(Arc::clone(harness)))
+        .models(RecordedModels {
+            harness: Arc::clone(harness),
+            models: Arc::clone(&setup.models),
+        })
         .sandbox(sandbox)
         .compaction(setup.compaction.clone())
         .guides(Arc::clone(&setup.guides));

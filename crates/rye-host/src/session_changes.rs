@@ -28,7 +28,8 @@ pub struct SessionDiff {
     pub selection: Selection,
     /// Changed files, sorted by path.
     pub files: Vec<FileDiff>,
-    /// Number of commands whose changes are unknown, because the workspace has too many files.
+    /// Number of commands whose changes are unknown, because they ran in the background or the
+    /// workspace has too many files.
     pub unknown: usize,
 }
 

@@ -7,9 +7,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rye_engine::model::{Model, ModelInfo, Models, RetryPolicy};
+use rye_engine::model::{Model, ModelFamily, ModelInfo, Models, RetryPolicy};
 use tokio::task::JoinSet;
 
+use crate::api::Api;
 use crate::config::{Config, ModelConfig, ProviderConfig};
 use crate::http::HttpModel;
 use crate::keys::{self, Environment, Keys};
@@ -265,6 +266,17 @@ impl Models for Catalogue {
     fn default_name(&self) -> String {
         let default = self.default.as_ref().or(self.config.default.as_ref());
         default.cloned().unwrap_or_default()
+    }
+
+    fn family(&self, name: &str) -> ModelFamily {
+        let api = self.config.find(name).map(|(provider, _)| provider.api);
+        match api {
+            Some(Api::Anthropic) => ModelFamily::Anthropic,
+            Some(Api::OpenAiResponses) => ModelFamily::OpenAi,
+            Some(Api::Gemini) => ModelFamily::Gemini,
+            // Servers with the Chat Completions API have models of all families.
+            Some(Api::OpenAiChat) | None => ModelFamily::Other,
+        }
     }
 
     fn failover(&self, name: &str) -> Vec<String> {

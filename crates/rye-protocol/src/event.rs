@@ -221,7 +221,8 @@ pub enum EventKind {
         /// Reference to the blob with the state; none if the workspace is empty.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         source: Option<String>,
-        /// Whether the state could not be kept, because the workspace has too many files.
+        /// Whether the changes of the command are unknown, because it runs in the background or
+        /// the workspace has too many files.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         incomplete: bool,
     },
@@ -267,8 +268,12 @@ pub struct ModelContext {
     pub context_window: u64,
     /// Maximum output in tokens.
     pub max_output: u64,
-    /// System prompt.
+    /// System prompt, without the environment.
     pub system: String,
+    /// Facts about the workspace at the end of the system prompt, such as the date. They differ
+    /// from run to run, so a replay does not compare them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub environment: String,
     /// The available tools.
     pub tools: Vec<ToolDefinition>,
 }

@@ -43,6 +43,9 @@ pub struct Session {
     /// Default role of the threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// System prompt instead of the base system prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
     /// The project that the session was created in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
@@ -89,6 +92,7 @@ impl Session {
             usage: Usage::default(),
             run: None,
             role: None,
+            system: None,
             project: None,
             forked_from: None,
             status_before_error: None,

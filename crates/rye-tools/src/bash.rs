@@ -1,11 +1,13 @@
 //! The tool `bash`: runs a command in the sandbox's shell.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::{Hash, quote_block, sanitize_line};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::background::BackgroundCommands;
 use super::{OutputForwarder, approval, parse, sandbox_error};
 use rye_engine::BoxFuture;
 use rye_engine::arguments::annotate;
@@ -15,6 +17,7 @@ use rye_engine::text::{FullText, truncate_middle};
 use rye_engine::tool::{
     COMMAND_PREFIX, DecisionRequest, PREFIX, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
+use rye_protocol::{ErrorCode, ErrorInfo};
 
 /// Default timeout, in seconds.
 const DEFAULT_TIMEOUT: u64 = 120;
@@ -29,13 +32,20 @@ const MAX_SHOWN: usize = 30_000;
 
 /// Runs a command in the sandbox's shell. A call is never repeated automatically, because its
 /// effects are unknown. Without an isolating sandbox, a person must approve it first.
-#[derive(Debug)]
 pub struct Bash {
     def: ToolDef,
+    background: Arc<BackgroundCommands>,
 }
 
 impl Default for Bash {
     fn default() -> Self {
+        Self::new(Arc::default())
+    }
+}
+
+impl Bash {
+    /// Creates the tool with the commands in the background, which other tools read and end.
+    pub(super) fn new(background: Arc<BackgroundCommands>) -> Self {
         let description = "Runs a command in a shell and returns its output and, if it is not 0, \
             its exit code. Each command runs in a new shell: variables and `cd` do not persist, \
             files do. The middle of long output is omitted, with a note on how to read it.";
@@ -50,6 +60,7 @@ impl Default for Bash {
                     "maximum": MAX_TIMEOUT,
                     "description": "Seconds until the process tree is killed. Default: 120.",
                 },
+                "background": { "type": "boolean", "description": "For servers and watchers: returns at once; the command ends with the session. Without `timeout`." },
                 "read": {
                     "type": "array", "items": { "type": "string", "minLength": 1 },
                     "description": "Paths outside of the workspace that the command reads.",
@@ -70,6 +81,7 @@ impl Default for Bash {
         });
         Self {
             def: ToolDef::new("bash", description, parameters),
+            background,
         }
     }
 }
@@ -79,6 +91,8 @@ struct Args {
     command: String,
     cwd: Option<String>,
     timeout: Option<f64>,
+    #[serde(default)]
+    background: bool,
     /// What the command may use beyond the sandbox's policy.
     #[serde(flatten)]
     grants: Grants,
@@ -92,6 +106,14 @@ impl Args {
         if !context.sandbox.confinement().confines_commands() {
             // Nothing is confined, so there is nothing to grant.
             parsed.grants = Grants::default();
+        }
+        if parsed.background && context.sandbox.review().is_some() {
+            let message = "commands cannot run in the background in review mode, because they \
+                would change files after the review: run the command without `background`";
+            return Err(ToolError(ErrorInfo::new(
+                ErrorCode::InvalidArguments,
+                message,
+            )));
         }
         Ok(parsed)
     }
@@ -129,7 +151,7 @@ impl Tool for Bash {
         own_context: ToolContext,
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let parsed = Args::parse(&args, &own_context)?;
+            let mut parsed = Args::parse(&args, &own_context)?;
             let (mut exec, mut timeout) = parsed.exec();
             let mut context = widened(&parsed.grants, &own_context)?;
             let link = approval::resolved_link(exec.cwd.as_deref(), &context).await;
@@ -137,7 +159,7 @@ impl Tool for Bash {
             approval::add_grants(&mut request, &parsed.grants, &parsed.reason, &context);
             let edited = approval::approve_command(&self.def, request, &args, &context).await?;
             if let Some(edited) = &edited {
-                let parsed = Args::parse(&edited.args, &own_context)?;
+                parsed = Args::parse(&edited.args, &own_context)?;
                 (exec, timeout) = parsed.exec();
                 context = widened(&parsed.grants, &own_context)?;
             } else if approval::resolved_link(exec.cwd.as_deref(), &context).await != link {
@@ -146,6 +168,10 @@ impl Tool for Bash {
                 return Err(ToolError::failed(message));
             }
             approval::mark_started(&self.def, &context).await?;
+            if parsed.background {
+                let output = self.background.start(exec, &context).await?;
+                return Ok(annotate(edited.as_ref(), output));
+            }
             let output = context.exec(exec, &OutputForwarder(&context)).await;
             let output = output.map_err(sandbox_error)?;
             let kept = approval::settle_quarantined(&output.quarantined, &context).await?;

@@ -16,7 +16,7 @@ use similar::{ChangeTag, TextDiff};
 use tokio::sync::Mutex;
 
 use self::apply::{Change, apply};
-use self::document::Document;
+pub(super) use self::document::Document;
 use super::{approval, counted, parse, placeholder_guard, read};
 use rye_engine::BoxFuture;
 use rye_engine::arguments::annotate;
@@ -180,17 +180,44 @@ impl Tool for Edit {
 fn report(path: &str, before: &str, after: &str, replacements: usize) -> ToolOutput {
     let mut text = format!("{path}: {}", counted(replacements, "replacement"));
     let mut data = json!({ "replacements": replacements });
-    if before.len().max(after.len()) <= MAX_DIFFED_FILE {
-        let diff = TextDiff::configure()
-            .timeout(DIFF_TIMEOUT)
-            .diff_lines(before, after);
-        let count = |tag| diff.iter_all_changes().filter(|it| it.tag() == tag).count();
-        let (added, removed) = (count(ChangeTag::Insert), count(ChangeTag::Delete));
-        let mut unified = diff.unified_diff();
-        let unified = unified.context_radius(3).header(path, path).to_string();
-        let unified = truncate_middle(&unified, MAX_DIFF, None);
+    if let Some(FileDiff {
+        unified,
+        added,
+        removed,
+    }) = FileDiff::new(path, before, after)
+    {
         text = format!("{text}\n{}", unified.trim_end());
         data = json!({ "replacements": replacements, "added": added, "removed": removed, "diff": unified });
     }
     ToolOutput::new(text, data)
+}
+
+/// The change of a file for the model.
+pub(super) struct FileDiff {
+    /// The unified diff. The middle of a long one is omitted.
+    pub(super) unified: String,
+    /// Number of added lines.
+    pub(super) added: usize,
+    /// Number of removed lines.
+    pub(super) removed: usize,
+}
+
+impl FileDiff {
+    /// Compares two texts, unless they are too long.
+    pub(super) fn new(path: &str, before: &str, after: &str) -> Option<Self> {
+        if before.len().max(after.len()) > MAX_DIFFED_FILE {
+            return None;
+        }
+        let diff = TextDiff::configure()
+            .timeout(DIFF_TIMEOUT)
+            .diff_lines(before, after);
+        let count = |tag| diff.iter_all_changes().filter(|it| it.tag() == tag).count();
+        let mut unified = diff.unified_diff();
+        let unified = unified.context_radius(3).header(path, path).to_string();
+        Some(Self {
+            unified: truncate_middle(&unified, MAX_DIFF, None),
+            added: count(ChangeTag::Insert),
+            removed: count(ChangeTag::Delete),
+        })
+    }
 }

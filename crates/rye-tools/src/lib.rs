@@ -5,17 +5,22 @@
 //! let tools = rye_tools::tools();
 //! let names: Vec<_> = tools.iter().map(|tool| tool.def().spec.name.as_str()).collect();
 //! assert_eq!(names, [
-//!     "bash", "edit", "glob", "grep", "list_threads", "read", "task", "thread_read", "write",
+//!     "apply_patch", "ask", "bash", "bash_kill", "bash_output", "edit", "glob", "grep",
+//!     "list_threads", "plan", "read", "task", "thread_read", "write",
 //! ]);
 //! ```
 
+mod apply_patch;
 mod approval;
+mod ask;
+mod background;
 mod bash;
 mod edit;
 mod glob;
 mod grep;
 pub mod meta_tools;
 mod placeholder_guard;
+mod plan;
 mod read;
 mod skill;
 mod task;
@@ -33,10 +38,14 @@ use rye_engine::BoxFuture;
 use rye_engine::sandbox::{ExecObserver, SandboxError};
 use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
+use apply_patch::ApplyPatch;
+use ask::Ask;
+use background::{BackgroundCommands, bash_kill, bash_output};
 pub use bash::Bash;
 use edit::Edit;
 pub use glob::glob;
 pub use grep::grep;
+use plan::plan;
 pub use read::read;
 pub use skill::skill;
 pub use task::task;
@@ -46,13 +55,19 @@ use write::Write;
 /// All built-in tools except [`skill()`].
 pub fn tools() -> Vec<Arc<dyn Tool>> {
     // Held while a file is read and written, so that no change is lost.
-    let write_lock = Arc::default();
+    let write_lock = Arc::<tokio::sync::Mutex<()>>::default();
+    let background = Arc::<BackgroundCommands>::default();
     vec![
-        Arc::new(Bash::default()),
+        Arc::new(ApplyPatch::new(Arc::clone(&write_lock))),
+        Arc::new(Ask::default()),
+        Arc::new(Bash::new(Arc::clone(&background))),
+        Arc::new(bash_kill(Arc::clone(&background))),
+        Arc::new(bash_output(background)),
         Arc::new(Edit::new(Arc::clone(&write_lock))),
         Arc::new(glob()),
         Arc::new(grep()),
         Arc::new(list_threads()),
+        Arc::new(plan()),
         Arc::new(read()),
         Arc::new(task()),
         Arc::new(thread_read()),
@@ -150,11 +165,16 @@ mod tests {
         });
         let actual: Vec<_> = actual.collect();
         let expected = [
+            ("apply_patch", EffectClass::AtMostOnce, true),
+            ("ask", EffectClass::Idempotent, false),
             ("bash", EffectClass::AtMostOnce, false),
+            ("bash_kill", EffectClass::Idempotent, false),
+            ("bash_output", EffectClass::AtMostOnce, false),
             ("edit", EffectClass::AtMostOnce, true),
             ("glob", EffectClass::Pure, false),
             ("grep", EffectClass::Pure, false),
             ("list_threads", EffectClass::Pure, false),
+            ("plan", EffectClass::Pure, false),
             ("read", EffectClass::Pure, false),
             ("task", EffectClass::Idempotent, false),
             ("thread_read", EffectClass::Pure, false),

@@ -2,16 +2,19 @@
 
 use rye_protocol::{ErrorCode, ErrorInfo, PromptId, TurnEnd};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::tool;
 use rye_engine::Prompt;
+use rye_engine::result::schema_error;
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 #[derive(Deserialize)]
 struct Args {
     prompt: String,
+    role: Option<String>,
     model: Option<String>,
+    schema: Option<Value>,
 }
 
 /// Delegates work to a child session and waits for its answer.
@@ -23,7 +26,9 @@ pub fn task() -> impl Tool {
                 "type": "string",
                 "description": "Complete instructions: the other agent does not see this conversation."
             },
-            "model": { "type": "string", "description": "Model to use. Default: the current model." }
+            "role": { "type": "string", "minLength": 1, "description": "Role of the other agent, a file in `.ai/roles/`." },
+            "model": { "type": "string", "description": "Model to use. Default: the current model." },
+            "schema": { "type": "object", "description": "JSON Schema of the result, which the other agent then returns instead of text." }
         },
         "required": ["prompt"],
         "additionalProperties": false
@@ -41,17 +46,40 @@ pub fn task() -> impl Tool {
 }
 
 async fn run(args: Args, context: ToolContext) -> Result<ToolOutput, ToolError> {
-    let Args { prompt, model } = args;
+    let Args {
+        prompt,
+        role,
+        model,
+        schema,
+    } = args;
+    if let Some(why) = schema.as_ref().and_then(schema_error) {
+        let message = format!("`schema` is not a valid JSON Schema: {why}");
+        return Err(ToolError(ErrorInfo::new(
+            ErrorCode::InvalidArguments,
+            message,
+        )));
+    }
     let child = context.child(model).await?;
     let id = child.session().id().clone();
     let store_error = |error: rye_engine::store::StoreError| ToolError::failed(error.to_string());
     // A task has one prompt, whose id is that of the child session.
     let prompt_id = PromptId::from(id.clone());
-    let answer = child.prompt(prompt_id, Prompt::from(prompt)).await;
+    let prompt = Prompt {
+        role,
+        schema,
+        ..Prompt::from(prompt)
+    };
+    let answer = child.prompt(prompt_id, prompt).await;
     let answer = answer.map_err(store_error)?;
     child.close().await.map_err(store_error)?;
     match answer.reason {
-        TurnEnd::EndTurn => Ok(ToolOutput::new(answer.text, json!({ "session": id }))),
+        TurnEnd::EndTurn => Ok(match answer.result {
+            Some(result) => {
+                let data = json!({ "session": id, "result": result });
+                ToolOutput::new(result.to_string(), data)
+            }
+            None => ToolOutput::new(answer.text, json!({ "session": id })),
+        }),
         TurnEnd::Limit => Err(task_error(
             ErrorCode::Limit,
             answer,

@@ -58,6 +58,45 @@ impl ToolContext {
     /// Keeps the content of a file that is about to be replaced by `new`, so that the change can be
     /// undone. Fails if it cannot be kept; the file must not be changed then.
     pub async fn keep_previous(&self, path: &str, new: &[u8]) -> Result<(), ToolError> {
+        self.keep(path, Some(new)).await
+    }
+
+    /// Keeps the content of a file that is about to be removed, like [`Self::keep_previous`]. A
+    /// link is not kept: its target stays.
+    pub async fn keep_removed(&self, path: &str) -> Result<(), ToolError> {
+        if let Some((dir, name)) = path.rsplit_once('/')
+            && !dir.is_empty()
+        {
+            let dir = self.sandbox.resolve_path(dir).await.path;
+            return self.keep_entry(&format!("{dir}/{name}")).await;
+        }
+        self.keep_entry(path).await
+    }
+
+    /// Keeps the content of a file whose directory is no link.
+    async fn keep_entry(&self, path: &str) -> Result<(), ToolError> {
+        if self.sandbox.resolve_path(path).await.path != path {
+            return Ok(());
+        }
+        self.keep(path, None).await
+    }
+
+    /// Records that the changes of a command are unknown, because nobody waits for it.
+    pub async fn record_unknown_changes(&self) -> Result<(), ToolError> {
+        if self.blobs().is_none() {
+            return Ok(());
+        }
+        self.record_event(EventKind::WorkspaceSnapshot {
+            call: self.call.clone(),
+            prompt: self.prompt.clone(),
+            source: None,
+            incomplete: true,
+        })
+        .await
+    }
+
+    /// Records that a file is about to get new content, or to be removed, with its content before.
+    async fn keep(&self, path: &str, new: Option<&[u8]>) -> Result<(), ToolError> {
         let Some(blobs) = self.blobs() else {
             return Ok(());
         };
@@ -74,10 +113,11 @@ impl ToolContext {
             ToolError::failed(message)
         };
         let before = match info {
+            None if new.is_none() => return Ok(()),
             None => None,
             // A file that is too long to read is recorded without its content.
             Some(info) => match self.sandbox.read(path).await {
-                Ok(bytes) if bytes == new => return Ok(()),
+                Ok(bytes) if new == Some(&bytes) => return Ok(()),
                 Ok(bytes) => Some(stored(&*blobs, bytes, executable).await.map_err(unkept)?),
                 Err(_) => Some(FileContent {
                     size: info.size,
@@ -88,11 +128,17 @@ impl ToolContext {
                 }),
             },
         };
-        let after = stored(&*blobs, new.to_vec(), executable).await;
+        let after = match new {
+            Some(new) => {
+                let after = stored(&*blobs, new.to_vec(), executable).await;
+                Some(after.map_err(unkept)?)
+            }
+            None => None,
+        };
         let change = FileChange {
             path: relative_path(path, self.sandbox.working_dir().as_deref()),
             before,
-            after: Some(after.map_err(unkept)?),
+            after,
         };
         self.record_event(EventKind::FilesChanged {
             call: Some(self.call.clone()),

@@ -53,7 +53,7 @@ impl Runner {
             let _ = command_tx.send(ThreadCommand::LimitReached(limit));
             return Ok(());
         }
-        let prompt = match self.system_prompt().await {
+        let prompt = match self.system_prompt(name).await {
             Ok(prompt) => prompt,
             Err(error) => {
                 let _ = command_tx.send(ThreadCommand::ModelAnswered(generation, Err(error)));
@@ -85,9 +85,9 @@ impl Runner {
             messages = self.with_images(messages).await;
         }
         let request = ModelRequest {
-            system: prompt.system.clone(),
+            system: prompt.text(),
             messages,
-            tools: self.shared.tools.specs(),
+            tools: self.shared.tools.specs(self.shared.models.family(name)),
             // The answer may use what is left of the limits.
             max_output: self.remaining_limits().tokens.map(|tokens| tokens.max(1)),
             for_summary: false,

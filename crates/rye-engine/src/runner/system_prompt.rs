@@ -7,21 +7,39 @@ use rye_protocol::{ErrorCode, ErrorInfo, ModelContext, PromptId, QueuedPrompt, T
 
 use super::Runner;
 use crate::guides::{self, Role};
-use crate::model::ModelInfo;
+use crate::model::{ModelFamily, ModelInfo};
 use crate::result;
 
 /// The system prompt of one user prompt.
 #[derive(Debug, Clone)]
 pub(super) struct SystemPrompt {
     prompt: Option<PromptId>,
-    pub(super) system: String,
+    family: ModelFamily,
+    system: String,
+    /// Facts about the workspace, at the end of the prompt.
+    environment: String,
     /// The role's model, if the prompt names none.
     pub(super) model: Option<String>,
 }
 
+impl SystemPrompt {
+    /// The complete text for the model.
+    pub(super) fn text(&self) -> String {
+        match (self.system.as_str(), self.environment.as_str()) {
+            (system, "") => system.to_owned(),
+            ("", environment) => environment.to_owned(),
+            (system, environment) => format!("{system}\n\n{environment}"),
+        }
+    }
+}
+
 impl Runner {
-    /// The system prompt for the running prompt, or why the turn must fail.
-    pub(super) async fn system_prompt(&mut self) -> Result<Arc<SystemPrompt>, ErrorInfo> {
+    /// The system prompt for the running prompt and a model, or why the turn must fail.
+    pub(super) async fn system_prompt(
+        &mut self,
+        model: &str,
+    ) -> Result<Arc<SystemPrompt>, ErrorInfo> {
+        let family = self.shared.models.family(model);
         let turn = self.machine.thread.turn.as_ref();
         let prompts = self.machine.prompts.iter();
         let mut prompts =
@@ -30,30 +48,52 @@ impl Runner {
         let id = prompt.as_ref().map(|prompt| prompt.id.clone());
         if let Some(cached) = &self.system_prompt
             && cached.prompt == id
+            && cached.family == family
         {
             return Ok(Arc::clone(cached));
         }
         let role = self.role(prompt.as_deref()).await?;
         let (shared, sandbox) = (&self.shared, &*self.shared.sandbox);
-        let (mut rules, mut skills) = (None, Vec::new());
+        let (mut instructions, mut skills) = (Vec::new(), Vec::new());
+        let mut base = None;
         if let Some(guides) = &shared.guides {
-            rules = guides.rules(sandbox).await;
+            base = guides.base_prompt(family);
+            instructions = guides.instructions(sandbox).await;
             skills = guides.skills(sandbox).await;
         }
+        let session = shared.data();
+        let base = session.system.as_deref().or(base.as_deref());
+        let base = base.unwrap_or(&shared.system);
         let schema = prompt
             .as_ref()
             .and_then(|prompt| prompt.result_schema.as_ref());
         let instruction = schema.map(result::instruction);
-        let (rules, schema) = (rules.as_deref(), instruction.as_deref());
-        let system = guides::system_prompt(&shared.system, role.as_ref(), rules, &skills, schema);
+        let schema = instruction.as_deref();
+        let system = guides::system_prompt(base, role.as_ref(), &instructions, &skills, schema);
+        let environment = self.environment().await;
         let has_model = prompt.as_ref().is_some_and(|prompt| prompt.model.is_some());
         let built = Arc::new(SystemPrompt {
             prompt: id,
+            family,
             system,
+            environment,
             model: role.and_then(|role| role.model).filter(|_| !has_model),
         });
         self.system_prompt = Some(Arc::clone(&built));
         Ok(built)
+    }
+
+    /// Facts about the workspace. They are collected once, so that the start of the request stays
+    /// the same and the provider can cache it.
+    async fn environment(&mut self) -> String {
+        if self.environment.is_none() {
+            let found = match &self.shared.guides {
+                Some(guides) => guides.environment(&*self.shared.sandbox).await,
+                None => None,
+            };
+            self.environment = Some(found.unwrap_or_default());
+        }
+        self.environment.clone().unwrap_or_default()
     }
 
     /// Updates the model context (everything beside the history) that is stored with the answer.
@@ -67,11 +107,12 @@ impl Runner {
             known.model == model
                 && known.context_window == info.context_window
                 && known.system == prompt.system
+                && known.environment == prompt.environment
         };
         if self.model_context.as_ref().is_some_and(same) {
             return;
         }
-        let tools = self.shared.tools.specs();
+        let tools = self.shared.tools.specs(prompt.family);
         let tools = tools.iter().map(|tool| ToolDefinition {
             name: tool.name.clone(),
             description: tool.description.clone(),
@@ -82,6 +123,7 @@ impl Runner {
             context_window: info.context_window,
             max_output: info.max_output,
             system: prompt.system.clone(),
+            environment: prompt.environment.clone(),
             tools: tools.collect(),
         };
         let text = serde_json::to_string(&context).unwrap_or_default();

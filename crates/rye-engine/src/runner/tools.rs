@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::catch_panic;
 use crate::blob::{FULL_OUTPUT, SCHEME};
 use crate::machine::{ToolLookup, ToolTraits};
-use crate::model::ToolSpec;
+use crate::model::{ModelFamily, ToolSpec};
 use crate::review::REVIEW;
 use crate::sandbox::Sandbox;
 use crate::text::{FullText, truncate_middle};
@@ -23,12 +23,22 @@ const MAX_TEXT_BYTES: usize = 100_000;
 /// Maximum number of fields of a JSON object that is shortened field by field.
 const MAX_FIELDS: usize = 64;
 
+/// Maximum length of a tool's name, which all providers accept.
+const MAX_NAME: usize = 64;
+
+/// Whether every provider accepts the name of a tool.
+fn is_valid_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let starts_well = |name: &str| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    starts_well(name) && name.len() <= MAX_NAME && name.bytes().all(is_allowed)
+}
+
 /// Tools by name.
 #[derive(Clone, Default)]
 pub(crate) struct ToolRegistry {
     all: BTreeMap<String, RegisteredTool>,
-    /// What models see of the tools.
-    specs: Arc<[ToolSpec]>,
+    /// What the models of each family see of the tools.
+    specs: BTreeMap<ModelFamily, Arc<[ToolSpec]>>,
 }
 
 #[derive(Clone)]
@@ -40,9 +50,21 @@ struct RegisteredTool {
 }
 
 impl ToolRegistry {
-    /// Adds a tool, replacing one of the same name. Fails if its parameter schema is invalid.
+    /// Adds a tool. Fails if its name is taken or not allowed by every provider, or if its parameter
+    /// schema is invalid.
     pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), String> {
         let spec = &tool.def().spec;
+        // No model sees the tool of the review mode, so its name need not be legal.
+        if spec.name != REVIEW && !is_valid_name(&spec.name) {
+            return Err(format!(
+                "tool `{}`: invalid name: use up to {MAX_NAME} letters, digits, `_` and `-`, and \
+                 start with a letter or `_`",
+                spec.name
+            ));
+        }
+        if self.all.contains_key(&spec.name) {
+            return Err(format!("tool `{}` is defined twice", spec.name));
+        }
         let parameters = Schema::new(&spec.parameters)
             .map_err(|error| format!("tool `{}`: invalid parameter schema: {error}", spec.name))?;
         let name = spec.name.clone();
@@ -52,10 +74,14 @@ impl ToolRegistry {
             tool,
         };
         self.all.insert(name, entry);
-        let all = self.all.iter().filter(|(name, _)| *name != REVIEW);
-        self.specs = all
-            .map(|(_, entry)| entry.tool.def().spec.clone())
-            .collect();
+        for family in ModelFamily::ALL {
+            let all = self.all.values().map(|entry| entry.tool.def());
+            let visible = all.filter(|def| {
+                def.spec.name != REVIEW && def.family.is_none_or(|only| only == family)
+            });
+            let specs = visible.map(|def| def.spec.clone()).collect();
+            self.specs.insert(family, specs);
+        }
         Ok(())
     }
 
@@ -75,8 +101,9 @@ impl ToolRegistry {
         protected.map(|(name, _)| name.clone())
     }
 
-    pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
-        Arc::clone(&self.specs)
+    /// What the models of a family see of the tools.
+    pub(crate) fn specs(&self, family: ModelFamily) -> Arc<[ToolSpec]> {
+        self.specs.get(&family).cloned().unwrap_or_default()
     }
 
     /// Runs a tool. Invalid arguments, a panic and a timeout are errors that the model reads.

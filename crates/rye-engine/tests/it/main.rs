@@ -14,3 +14,4 @@ mod sandboxes;
 mod shutdown;
 mod soak;
 mod threads;
+mod tools;

@@ -32,7 +32,7 @@ steps:
 
 const CHILD: &str = "
 steps:
-  - tool_calls: [{ name: ask, args: {} }]
+  - tool_calls: [{ name: confirm, args: {} }]
   - text: done
 ";
 
@@ -46,7 +46,7 @@ impl Tool for AskTool {
 
     fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let request = DecisionRequest::approval("ask", "may it?");
+            let request = DecisionRequest::approval("confirm", "may it?");
             context.request_decision(request).await?;
             Ok(ToolOutput::text("it may"))
         })
@@ -65,7 +65,7 @@ fn engine(dir: &Path) -> (Engine, CloseHandle) {
         .models(models)
         .sandbox(Arc::new(VirtualSandbox::new()))
         .tools(rye_tools::tools())
-        .tool(AskTool(ToolDef::new("ask", "Asks.", json!({}))))
+        .tool(AskTool(ToolDef::new("confirm", "Asks.", json!({}))))
         .build()
         .unwrap();
     (engine, closing)

@@ -12,6 +12,20 @@ pub(super) struct FrontMatter {
     #[serde(default)]
     pub(super) description: String,
     pub(super) model: Option<String>,
+    /// What a role does with the base system prompt.
+    #[serde(default)]
+    pub(super) system: BasePrompt,
+}
+
+/// What a role does with the base system prompt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum BasePrompt {
+    /// The role comes after it.
+    #[default]
+    Extend,
+    /// The role takes its place.
+    Replace,
 }
 
 /// A Markdown file.
@@ -24,34 +38,40 @@ pub(super) struct Page {
 impl Page {
     /// Parses a page. The error is a message.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let mut text = text.trim_start_matches('\u{feff}').trim_start();
-        // Removes the signature.
-        if text.starts_with("<!-- rye:signed:")
-            && let Some((_, rest)) = text.split_once('\n')
-        {
-            text = rest.trim_start();
-        }
-        let fenced = text.strip_prefix("---").filter(|rest| {
-            let first = rest.lines().next().unwrap_or_default();
-            first.trim().is_empty()
-        });
-        let Some(rest) = fenced else {
-            return Ok(Self {
-                front_matter: FrontMatter::default(),
-                body: text.to_owned(),
-            });
+        let (yaml, body) = split(text)?;
+        let front_matter: Result<Option<FrontMatter>, _> = match yaml {
+            Some(yaml) => serde_saphyr::from_str(yaml),
+            None => Ok(None),
         };
-        let Some(end) = rest.find("\n---") else {
-            return Err("the front matter has no closing `---`".to_owned());
-        };
-        let (yaml, body) = (&rest[..end], &rest[end + 4..]);
-        let front_matter: Result<Option<FrontMatter>, _> = serde_saphyr::from_str(yaml);
         let front_matter = front_matter.map_err(|error| format!("{}", error.without_snippet()))?;
         Ok(Self {
             front_matter: front_matter.unwrap_or_default(),
-            body: body.trim_start_matches('-').trim_start().to_owned(),
+            body: body.to_owned(),
         })
     }
+}
+
+/// Splits a page, which may be signed, into its front matter and its body. The error is a message.
+pub(super) fn split(text: &str) -> Result<(Option<&str>, &str), String> {
+    let mut text = text.trim_start_matches('\u{feff}').trim_start();
+    // Removes the signature.
+    if text.starts_with("<!-- rye:signed:")
+        && let Some((_, rest)) = text.split_once('\n')
+    {
+        text = rest.trim_start();
+    }
+    let fenced = text.strip_prefix("---").filter(|rest| {
+        let first = rest.lines().next().unwrap_or_default();
+        first.trim().is_empty()
+    });
+    let Some(rest) = fenced else {
+        return Ok((None, text));
+    };
+    let Some(end) = rest.find("\n---") else {
+        return Err("the front matter has no closing `---`".to_owned());
+    };
+    let (yaml, body) = (&rest[..end], &rest[end + 4..]);
+    Ok((Some(yaml), body.trim_start_matches('-').trim_start()))
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ pub(super) fn summary(server: &str, space: &str, tool: &RemoteTool) -> ToolSumma
         parameters: names.unwrap_or_default(),
         risk: Some(risk(tool)),
         space: Some(space.to_owned()),
+        schema: Some(tool.input_schema().clone()),
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use rye_engine::BoxFuture;
 use rye_engine::model::{
-    Delta, Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models, RetryPolicy,
+    Delta, Deltas, Model, ModelAnswer, ModelError, ModelFamily, ModelInfo, ModelRequest, Models,
+    RetryPolicy,
 };
 use rye_engine::protocol::{CallId, Event, EventKind, Part, PromptId, ResultStatus, Usage};
 use rye_engine::tool::{
@@ -214,24 +215,32 @@ enum NextStep {
 }
 
 /// Models with recorded answers.
-pub(super) struct RecordedModels(pub(super) Arc<Harness>);
+pub(super) struct RecordedModels {
+    pub(super) harness: Arc<Harness>,
+    /// The current models, which know the families.
+    pub(super) models: Arc<dyn Models>,
+}
 
 impl Models for RecordedModels {
     fn get(&self, name: &str) -> Result<Arc<dyn Model>, String> {
-        let harness = Arc::clone(&self.0);
+        let harness = Arc::clone(&self.harness);
         let name = name.to_owned();
         Ok(Arc::new(RecordedModel { harness, name }))
     }
 
     fn default_name(&self) -> String {
-        let mut steps = self.0.recording.steps.iter();
+        let mut steps = self.harness.recording.steps.iter();
         let first = steps.find_map(|step| step.kind.model());
         first.unwrap_or_default().to_owned()
     }
 
+    fn family(&self, name: &str) -> ModelFamily {
+        self.models.family(name)
+    }
+
     /// The model that answered in the recording.
     fn failover(&self, _: &str) -> Vec<String> {
-        self.0.next_model().into_iter().collect()
+        self.harness.next_model().into_iter().collect()
     }
 
     fn retry(&self) -> RetryPolicy {

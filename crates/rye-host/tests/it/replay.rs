@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rye_engine::BoxFuture;
 use rye_engine::compaction::Settings;
-use rye_engine::guides::{GuideFuture, Guides, Role, Skill};
+use rye_engine::guides::{GuideFuture, Guides, InstructionFile, Role, Skill};
 use rye_engine::model::{Model, Models, RetryPolicy};
 use rye_engine::protocol::{
     Archive, EntryKind, EventKind, Limits, Millis, PromptId, PromptStatus, QueueMode, TurnEnd,
@@ -123,8 +123,8 @@ impl Guides for NoGuides {
         Box::pin(async { Vec::new() })
     }
 
-    fn rules<'a>(&'a self, _: &'a dyn Sandbox) -> BoxFuture<'a, Option<String>> {
-        Box::pin(async { None })
+    fn instructions<'a>(&'a self, _: &'a dyn Sandbox) -> BoxFuture<'a, Vec<InstructionFile>> {
+        Box::pin(async { Vec::new() })
     }
 }
 

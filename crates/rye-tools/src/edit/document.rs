@@ -17,15 +17,15 @@ enum LineEnding {
 
 /// Text that can be written back with its original byte order mark and line endings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Document {
-    pub(super) text: String,
+pub(crate) struct Document {
+    pub(crate) text: String,
     has_bom: bool,
     ending: LineEnding,
 }
 
 impl Document {
     /// Parses a file; `None` if it is not UTF-8, because writing it back would change other bytes.
-    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let without_bom = bytes.strip_prefix(BOM);
         let text = std::str::from_utf8(without_bom.unwrap_or(bytes)).ok()?;
         let newlines = text.matches('\n').count();
@@ -46,12 +46,12 @@ impl Document {
     }
 
     /// The same file with another text.
-    pub(super) fn with_text(&self, text: String) -> Self {
+    pub(crate) fn with_text(&self, text: String) -> Self {
         Self { text, ..*self }
     }
 
     /// The bytes to write to the file.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let text = match self.ending {
             LineEnding::Crlf => Cow::from(self.text.replace('\n', "\r\n")),
             LineEnding::Lf | LineEnding::Mixed => Cow::from(&self.text),

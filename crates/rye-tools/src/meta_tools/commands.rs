@@ -207,6 +207,7 @@ fn summary((name, command): (&String, &CommandEntry)) -> ToolSummary {
         parameters: vec!["args".to_owned(), "stdin".to_owned()],
         risk: command.spec.risk,
         space: command.space.clone(),
+        schema: Some(schema()),
     }
 }
 

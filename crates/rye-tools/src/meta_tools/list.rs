@@ -12,9 +12,13 @@ use rye_engine::tool::{EffectClass, Tool, ToolDef, ToolError, ToolOutput};
 use rye_engine::tool_provider::ToolSummary;
 
 /// Default number of results.
-const DEFAULT_LIMIT: usize = 20;
+const DEFAULT_LIMIT: usize = 50;
 /// Maximum number of results.
 const MAX_LIMIT: usize = 200;
+/// Maximum size of all schemas in the result, in bytes. Tools beyond it are listed without one.
+const MAX_SCHEMAS: usize = 24_000;
+/// Maximum length of a description in one line, in characters.
+const MAX_DESCRIPTION: usize = 300;
 
 #[derive(Deserialize)]
 struct Args {
@@ -28,14 +32,15 @@ pub(super) fn list_tools(hub: Arc<ToolHub>) -> impl Tool {
         "type": "object",
         "properties": {
             "service": { "type": "string", "description": "Only tools of this service." },
-            "query": { "type": "string", "description": "Words that describe the tool." },
-            "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT }
+            "query": { "type": "string", "description": "Words that describe the tool. Default: all." },
+            "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "Maximum number of tools. Default: 50." }
         },
         "additionalProperties": false
     });
     let description = format!(
-        "Searches for more tools. There may be thousands, so describe what you need. \
-         Services: {}.",
+        "Searches for more tools, such as scripts of the project and MCP servers, and returns \
+         their parameters as JSON Schema. There may be thousands: say in a few words what you \
+         need. Services: {}.",
         hub.services()
     );
     let def = ToolDef::new("list_tools", description, parameters).effect(EffectClass::Pure);
@@ -67,7 +72,8 @@ async fn list(args: Args, hub: Arc<ToolHub>) -> Result<ToolOutput, ToolError> {
         let message = format!("unknown service; services: {}", hub.services());
         return Err(ToolError::failed(message));
     }
-    let found = interleave(results, limit);
+    let mut found = interleave(results, limit);
+    limit_schemas(&mut found, MAX_SCHEMAS);
     Ok(format_results(&found, total, &warnings))
 }
 
@@ -91,22 +97,45 @@ fn interleave(
     found
 }
 
+/// Removes the schemas that exceed the budget, the least relevant first.
+fn limit_schemas(found: &mut [(&str, ToolSummary)], mut budget: usize) {
+    for (_, tool) in found {
+        let Some(schema) = &tool.schema else {
+            continue;
+        };
+        let rest = budget.checked_sub(schema.to_string().len());
+        if rest.is_none() {
+            tool.schema = None;
+        }
+        budget = rest.unwrap_or_default();
+    }
+}
+
 fn format_results(found: &[(&str, ToolSummary)], total: usize, warnings: &[String]) -> ToolOutput {
     let mut text = String::new();
     for (service, tool) in found {
-        let parameters = match tool.parameters.as_slice() {
-            [] => String::new(),
-            names => format!(" ({})", names.join(", ")),
+        let parameters = match (tool.parameters.as_slice(), &tool.schema) {
+            ([], _) | (_, Some(_)) => String::new(),
+            (names, None) => format!(" ({})", names.join(", ")),
         };
         let risk = tool
             .risk
             .map_or(String::new(), |risk| format!(" [{}]", risk.as_str()));
         let description = tool.description.lines().next().unwrap_or_default();
+        let description: String = description.chars().take(MAX_DESCRIPTION).collect();
         let _ = writeln!(
             text,
             "{service}:{}{parameters}{risk}: {description}",
             tool.id
         );
+        if let Some(schema) = &tool.schema {
+            let _ = writeln!(text, "  {schema}");
+        }
+    }
+    let is_partial =
+        |(_, tool): &(&str, ToolSummary)| tool.schema.is_none() && !tool.parameters.is_empty();
+    if found.iter().any(is_partial) {
+        text += "[some tools are listed without schema: search for fewer of them]\n";
     }
     if found.is_empty() {
         text += "no matching tools\n";
@@ -128,4 +157,45 @@ fn format_results(found: &[(&str, ToolSummary)], total: usize, warnings: &[Strin
         text,
         json!({ "tools": tools, "total": total, "warnings": warnings }),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(id: &str, schema: Option<serde_json::Value>) -> ToolSummary {
+        ToolSummary {
+            id: id.to_owned(),
+            description: "Does it.\nMore.".to_owned(),
+            parameters: vec!["name".to_owned()],
+            schema,
+            ..ToolSummary::default()
+        }
+    }
+
+    #[test]
+    fn schemas_are_listed_until_the_budget_is_used_up() {
+        let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
+        let length = schema.to_string().len();
+        let tool = |id: &str| ("item", summary(id, Some(schema.clone())));
+        let mut found = vec![
+            tool("one"),
+            tool("two"),
+            tool("three"),
+            ("mcp", summary("four", None)),
+        ];
+        limit_schemas(&mut found, 2 * length + 1);
+        let output = format_results(&found, 5, &[]);
+        assert_eq!(
+            output.text,
+            format!(
+                "item:one: Does it.\n  {schema}\nitem:two: Does it.\n  {schema}\n\
+                 item:three (name): Does it.\nmcp:four (name): Does it.\n\
+                 [some tools are listed without schema: search for fewer of them]\n\
+                 … and 1 less relevant tools\n"
+            )
+        );
+        assert_eq!(output.data["tools"][0]["schema"], schema);
+        assert_eq!(output.data["tools"][2].get("schema"), None);
+    }
 }

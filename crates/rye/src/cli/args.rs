@@ -19,10 +19,10 @@ use rye_host::settings::Color;
 
 pub(crate) use config::{AcceptArgs, ConfigCommand};
 pub(crate) use engine::{
-    ApprovalScope, ChatArgs, CompactArgs, DiffArgs, ExportSessionArgs, ForkArgs, GateArgs,
-    GateCommand, ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, ReviewArgs, SandboxCommand,
-    SandboxRunArgs, SandboxServeArgs, SelectionArgs, SessionArgs, SessionCommand, ShowSessionArgs,
-    ThreadArgs, TitleArgs, UndoArgs, VerifySessionArgs,
+    ApprovalScope, ChatArgs, CompactArgs, DiffArgs, EvalArgs, ExportSessionArgs, ForkArgs,
+    GateArgs, GateCommand, ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, ReviewArgs,
+    SandboxChoice, SandboxCommand, SandboxRunArgs, SandboxServeArgs, SelectionArgs, SessionArgs,
+    SessionCommand, ShowSessionArgs, ThreadArgs, TitleArgs, UndoArgs, VerifySessionArgs,
 };
 pub(crate) use execute::{
     CallOptions, CarryOutArgs, ExecuteArgs, RunCommand, TailArgs, ToolSandboxChoice, TraceChoice,
@@ -151,6 +151,8 @@ pub(crate) enum Command {
     Session(SessionCommand),
     /// Replay a session offline and report what differs
     Replay(ReplayArgs),
+    /// Run tasks with a model and check what it did
+    Eval(EvalArgs),
     /// List and answer pending decisions
     #[command(subcommand)]
     Gate(GateCommand),

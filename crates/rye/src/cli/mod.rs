@@ -125,6 +125,7 @@ fn dispatch(
         Command::Chat(args) => commands::chat::run(&args, &context),
         Command::Prompt(args) => commands::prompt::run(&args, &context),
         Command::Replay(args) => commands::replay::run(&args, &context),
+        Command::Eval(args) => commands::eval::run(&args, &context),
         Command::Session(command) => commands::session::run(&command, &context),
         Command::Gate(command) => commands::gate::run(&command, &context),
         Command::Sandbox(command) => commands::sandbox::run(command, &context),

@@ -113,7 +113,10 @@ fn server_tools_are_listed_with_items() {
         "{listed}"
     );
     assert!(
-        listed.contains("mcp:weather/echo (text) [low]: Gives back its text"),
+        listed.contains(
+            "mcp:weather/echo [low]: Gives back its text\n  \
+             {\"type\":\"object\",\"properties\":{\"text\":"
+        ),
         "{listed}"
     );
     // A server that doesn't start doesn't hide the others.

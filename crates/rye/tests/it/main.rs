@@ -4,6 +4,7 @@
 
 mod agent_mcp_tools;
 mod agent_secrets;
+mod agent_tools;
 mod agents;
 mod approval_directories;
 mod approvals;
@@ -18,6 +19,7 @@ mod doctor;
 mod documented_examples;
 mod effect_classes;
 mod egress;
+mod eval;
 mod execute;
 mod gate_answers;
 mod graphs;
@@ -40,6 +42,7 @@ mod mcp_support;
 mod mcp_surface;
 mod meta_tools;
 mod model_errors;
+mod model_requests;
 mod models;
 mod paths;
 mod prompt;

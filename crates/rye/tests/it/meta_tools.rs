@@ -99,7 +99,10 @@ fn items_are_found_by_their_description() {
     let env = env_with_agent("{ name: list_tools, args: { query: production } }");
     let output = env.run(MODEL);
     assert!(
-        stdout_text(&output).contains("rye:deploy (to) [high]: Puts it into production"),
+        stdout_text(&output).contains(
+            "rye:deploy [high]: Puts it into production\n  \
+             {\"type\":\"object\",\"properties\":{\"to\":"
+        ),
         "{output:?}"
     );
 }

@@ -102,6 +102,28 @@ fn project() -> TestEnv {
     env
 }
 
+/// A command in the background would change files after the review.
+#[test]
+fn command_in_the_background_is_refused() {
+    let env = project();
+    let call = json!({ "command": "echo x > x.txt", "background": true });
+    let script = format!(
+        "steps:\n  - tool_calls: [{{ name: bash, args: {call} }}]\n  \
+         - text: '${{last_tool_result}}'\n"
+    );
+    env.write("project/script.yaml", &script);
+    let output = prompt(&env, &[]);
+    let outcome = outcome(&output);
+    assert_eq!(outcome["status"], "success", "{outcome}");
+    let session = outcome["session"].as_str().unwrap();
+    let exported = succeed(&env, &["session", "export", session]);
+    let exported = String::from_utf8_lossy(&exported.stdout).into_owned();
+    assert!(exported.contains("\"invalid_arguments\""), "{exported}");
+    let gates = json(&env.run(&["gate", "list", "--json"]));
+    assert_eq!(gates["gates"], json!([]));
+    assert!(!env.path("project/x.txt").exists());
+}
+
 #[test]
 fn approved_changes_reach_the_workspace_and_no_others_before() {
     let env = project();

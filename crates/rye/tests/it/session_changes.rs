@@ -107,6 +107,46 @@ fn changes_of_tools_and_commands_are_shown_and_undone() {
 }
 
 #[test]
+fn files_that_a_patch_deleted_or_moved_are_restored() {
+    let env = TestEnv::new();
+    env.write("project/gone.txt", "old\n");
+    env.write("project/sub/from.txt", "x\n");
+    env.write("project/target.txt", "target\n");
+    std::os::unix::fs::symlink("target.txt", env.path("project/link.txt")).unwrap();
+    let patch = "*** Begin Patch\n*** Delete File: gone.txt\n*** Update File: sub/from.txt\n\
+        *** Move to: to.txt\n@@\n-x\n+y\n*** Delete File: link.txt\n*** End Patch\n";
+    let call = ("apply_patch", serde_json::json!({ "input": patch }));
+    let id = &prompt(&env, &script(&[call]));
+    assert!(!env.path("project/gone.txt").exists());
+    assert!(!env.path("project/sub/from.txt").exists());
+    assert_eq!(env.read("project/to.txt"), "y\n");
+    // Links are not restored; the target of this one stays.
+    assert_eq!(
+        changed(&env, &[id]),
+        [
+            entry("gone.txt", "deleted", "unchanged"),
+            entry("sub/from.txt", "deleted", "unchanged"),
+            entry("to.txt", "created", "unchanged"),
+        ]
+    );
+    let undone = env.run(&["session", "undo", id]);
+    assert!(undone.status.success(), "{undone:?}");
+    assert_eq!(env.read("project/gone.txt"), "old\n");
+    assert_eq!(env.read("project/sub/from.txt"), "x\n");
+    assert_eq!(env.read("project/target.txt"), "target\n");
+    assert!(!env.path("project/to.txt").exists());
+}
+
+#[test]
+fn changes_of_commands_in_the_background_are_unknown() {
+    let env = TestEnv::new();
+    let call = serde_json::json!({ "command": "echo x > x.txt", "background": true });
+    let id = &prompt(&env, &script(&[("bash", call)]));
+    let diff = json(&env.run(&["session", "diff", id, "--json"]));
+    assert_eq!(diff["unknown_commands"], 1, "{diff}");
+}
+
+#[test]
 fn one_turn_or_one_file_can_be_undone() {
     let env = TestEnv::new();
     env.write("project/a.txt", "0\n");

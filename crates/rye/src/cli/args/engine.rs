@@ -44,6 +44,9 @@ pub(crate) struct ChatArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", conflicts_with = "session")]
     pub(crate) review: Option<bool>,
+    /// System prompt of a new session, instead of the built-in one
+    #[arg(long, value_name = "FILE", conflicts_with = "session")]
+    pub(crate) system: Option<PathBuf>,
     /// Working directory of the agent [default: the project]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
@@ -95,6 +98,9 @@ pub(crate) struct PromptArgs {
     /// Role, a file in `.ai/roles/` [default: the session's role]
     #[arg(long, value_name = "NAME")]
     pub(crate) role: Option<String>,
+    /// System prompt of a new session, instead of the built-in one
+    #[arg(long, value_name = "FILE", conflicts_with = "session")]
+    pub(crate) system: Option<PathBuf>,
     /// Skill to use, a file in `.ai/skills/`
     #[arg(long, value_name = "NAME")]
     pub(crate) skill: Option<String>,
@@ -133,6 +139,35 @@ pub(crate) struct PromptArgs {
 fn variable(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each task runs in a temporary project of its own, with all gates approved. The format of the\n\
+    files is in docs/evaluation.md. Exits 1 if a task failed.\n\n\
+    Examples:\n  \
+    rye eval tasks.yaml --model anthropic/claude-sonnet-5-5\n  \
+    rye eval tasks.yaml --task fix-typo --json"
+)]
+pub(crate) struct EvalArgs {
+    /// Files with tasks
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Model, as `provider/model` [default: the default model]
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Use the script of each task instead of a model
+    #[arg(long, conflicts_with = "model")]
+    pub(crate) scripted: bool,
+    /// Run only this task; can be repeated
+    #[arg(long = "task", value_name = "ID")]
+    pub(crate) tasks: Vec<String>,
+    /// Where tools run [default: confined]
+    #[arg(long, value_enum)]
+    pub(crate) sandbox: Option<SandboxChoice>,
+    /// Number of tasks that run at the same time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) jobs: usize,
 }
 
 /// Limits of a prompt, including its tasks.

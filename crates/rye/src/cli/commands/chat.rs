@@ -19,6 +19,7 @@ use rye_host::settings::{ChatNotify, ChatTheme};
 use serde_json::{Value, json};
 
 use crate::cli::args::ChatArgs;
+use crate::cli::commands::prompt::load_system;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::page::Page;
@@ -46,6 +47,7 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
             run_chat(args, chat, it.engine, session, host).await
         });
     }
+    let system = args.system.as_deref().map(load_system).transpose()?;
     let project = context.settings.project();
     let workspace = args.workspace.as_deref().unwrap_or(project);
     // The supervisor forks, so it starts before the chat's thread. The chat starts before the
@@ -57,6 +59,7 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
         let new = NewSession {
             workspace: Some(workspace.display().to_string()),
             model: args.model.clone(),
+            system,
             project: Some(context.settings.project().display().to_string()),
             ..NewSession::default()
         };

@@ -5,6 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod eval;
 pub(crate) mod execute;
 pub(crate) mod gate;
 pub(crate) mod graph;

@@ -36,6 +36,7 @@ fn send(args: &PromptArgs, context: &Context) -> Outcome {
     let schema = args.schema.as_deref().map(load_schema).transpose()?;
     let text = input::prompt_text(&args.text, context.printer)?;
     let (text, attachments) = input::attach(text, &args.attachments)?;
+    let system = args.system.as_deref().map(load_system).transpose()?;
     let options = EngineOptions {
         runs_sessions: true,
         sandbox: args.sandbox.map(Into::into),
@@ -73,6 +74,7 @@ fn send(args: &PromptArgs, context: &Context) -> Outcome {
             sandbox: Some(sandbox),
             model: args.model.clone(),
             role: args.role.clone(),
+            system,
             org_id: args.org.clone(),
             project: Some(context.settings.project().display().to_string()),
             ..NewSession::default()
@@ -127,6 +129,19 @@ fn load_schema(path: &Path) -> Result<Value, Failure> {
         Some(why) => Err(invalid(format!("invalid JSON Schema: {why}"))),
         None => Ok(schema),
     }
+}
+
+/// Reads a system prompt from a file.
+pub(super) fn load_system(path: &Path) -> Result<String, Failure> {
+    let fail = |why: String| {
+        let message = format!("cannot use the system prompt {}: {why}", path.display());
+        Failure::new(Exit::Usage, "bad_system", message).detail("path", path.display().to_string())
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
+    if text.trim().is_empty() {
+        return Err(fail("the file is empty".to_owned()));
+    }
+    Ok(text)
 }
 
 fn new_prompt(

@@ -41,8 +41,10 @@ fn counted(count: usize, what: &str) -> String {
 fn show_unknown(count: usize, page: &mut Page) {
     if count > 0 {
         let commands = counted(count, "command");
-        let text =
-            format!("the changes of {commands} are unknown: the workspace has too many files");
+        let text = format!(
+            "the changes of {commands} are unknown: a command ran in the background, or the \
+             workspace has too many files"
+        );
         page.line(paint(WARN, text));
     }
 }
