@@ -5,12 +5,16 @@ use rye_engine::protocol::ResultStatus;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
+use crate::effects::unknown_line;
 use crate::highlight;
+use crate::host::{ChangeSummary, FileChange};
 use crate::markdown;
 use crate::text::{BOLD, CONTINUATION, CYAN, DIM, GREEN, Line, MAGENTA, PLAIN, RED, YELLOW};
 
 /// Lines of a diff that are shown with a call.
 const DIFF_LINES: usize = 24;
+/// Lines of the diff of a file that are shown with the changes of a session.
+const CHANGE_LINES: usize = 60;
 /// Lines of the output that are shown with a collapsed command.
 const PREVIEW_LINES: usize = 3;
 /// Lines of the output that are shown with a collapsed command that failed.
@@ -44,6 +48,8 @@ pub(crate) enum Block {
     /// A heading, and names with their descriptions.
     List(&'static str, Vec<(String, String)>),
     Notice(Vec<Line>),
+    /// What the session changed in files.
+    Changes(ChangeSummary),
     /// Everything that is known about a gate.
     GateDetails(Vec<Line>),
     Error(String),
@@ -106,6 +112,7 @@ impl Block {
                     lines.extend(line.clone().wrap(width, &Line::plain("  ")));
                 }
             }
+            Self::Changes(changes) => lines.extend(change_lines(changes, width, expanded)),
             Self::GateDetails(details) => {
                 for line in details {
                     lines.extend(line.clone().wrap(width, &Line::new(CONTINUATION, DIM)));
@@ -342,6 +349,52 @@ fn unified_diff_lines(diff: &str, width: usize, most: usize) -> Vec<Line> {
         let hidden = lines.len() - most;
         lines.truncate(most);
         lines.push(Line::new(&format!("  … {hidden} more lines: Ctrl-O"), DIM));
+    }
+    lines
+}
+
+/// The changes of a session: each file with its diff.
+fn change_lines(changes: &ChangeSummary, width: usize, expanded: bool) -> Vec<Line> {
+    let (added, removed) = changes.counts();
+    let files = match changes.files.len() {
+        1 => "1 file".to_owned(),
+        many => format!("{many} files"),
+    };
+    let text = format!("{files} changed  +{added} -{removed}");
+    let mut lines = vec![Line::new(&text, BOLD)];
+    for file in &changes.files {
+        lines.extend(file_lines(file, width, expanded));
+    }
+    lines.extend(unknown_line(changes.unknown));
+    if changes.files.iter().any(|file| file.note.is_none()) {
+        lines.push(Line::new("/undo [TURN] [FILE] undoes them", DIM));
+    }
+    let indent = Line::plain("  ");
+    lines
+        .into_iter()
+        .flat_map(|line| line.wrap(width, &indent))
+        .collect()
+}
+
+fn file_lines(file: &FileChange, width: usize, expanded: bool) -> Vec<Line> {
+    let turns: Vec<_> = file.turns.iter().map(usize::to_string).collect();
+    let turns = match turns.as_slice() {
+        [] => String::new(),
+        [one] => format!("  turn {one}"),
+        several => format!("  turns {}", several.join(", ")),
+    };
+    let head = Line::new("● ", GREEN).with(file.kind, PLAIN);
+    let head = head.with(&format!(" {}", file.path), BOLD);
+    let counts = format!("  +{} -{}{turns}", file.added, file.removed);
+    let mut lines = vec![head.with(&counts, DIM)];
+    lines.extend(
+        file.note
+            .map(|note| Line::new(&format!("  {note}"), YELLOW)),
+    );
+    let most = if expanded { usize::MAX } else { CHANGE_LINES };
+    match &file.diff {
+        Some(diff) => lines.extend(unified_diff_lines(diff, width, most)),
+        None => lines.push(Line::new("  not text, too long, or not kept", DIM)),
     }
     lines
 }

@@ -1,5 +1,7 @@
 //! Slash commands and the key reference.
 
+use rye_engine::changes::Selection;
+
 /// A parsed slash command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
@@ -14,8 +16,15 @@ pub(crate) enum Command {
     Queue(QueueCommand),
     Steer(String),
     Compact,
+    UndoCompaction,
     Review,
-    Undo,
+    /// Show what the session changed.
+    Diff(Selection),
+    /// Undo what the session changed, with `force` in spite of conflicts.
+    Undo {
+        selection: Selection,
+        force: bool,
+    },
     Tools,
     Mcp,
     Gates,
@@ -40,7 +49,7 @@ pub(crate) enum QueueCommand {
 }
 
 /// Name, arguments and description of each command.
-pub(crate) const COMMANDS: [(&str, &str, &str); 25] = [
+pub(crate) const COMMANDS: [(&str, &str, &str); 26] = [
     ("model", "[NAME]", "choose the model"),
     ("sessions", "[ID]", "resume another session of this project"),
     ("new", "", "start a new session"),
@@ -65,8 +74,21 @@ pub(crate) const COMMANDS: [(&str, &str, &str); 25] = [
         "TEXT",
         "stop the current work and send this prompt now",
     ),
-    ("compact", "", "replace the history by a summary"),
-    ("undo", "", "undo the last compaction"),
+    (
+        "compact",
+        "[undo]",
+        "replace the history by a summary; undo the last one",
+    ),
+    (
+        "diff",
+        "[TURN] [FILE]",
+        "show what the agent changed in files",
+    ),
+    (
+        "undo",
+        "[TURN] [FILE] [--force]",
+        "undo what the agent changed in files",
+    ),
     ("review", "", "review the changes, in review mode"),
     ("tools", "", "list the agent's tools"),
     ("mcp", "", "list the MCP servers"),
@@ -146,9 +168,24 @@ impl Command {
             "share" => Self::Share(optional()),
             "queue" => Self::Queue(parse_queue(rest)?),
             "steer" => Self::Steer(required()?),
-            "compact" => Self::Compact,
+            "compact" => match rest {
+                "" => Self::Compact,
+                "undo" => Self::UndoCompaction,
+                _ => return Err(usage(name)),
+            },
             "review" => Self::Review,
-            "undo" => Self::Undo,
+            "diff" => Self::Diff(parse_selection(name, rest)?),
+            "undo" => {
+                let words = rest.split_whitespace();
+                let without: Vec<_> = words.filter(|word| *word != FORCE).collect();
+                let is_forced = without.len() < rest.split_whitespace().count();
+                // A name can contain several spaces.
+                let rest = if is_forced { &without.join(" ") } else { rest };
+                Self::Undo {
+                    selection: parse_selection(name, rest)?,
+                    force: is_forced,
+                }
+            }
             "tools" => Self::Tools,
             "gates" => Self::Gates,
             "cost" => Self::Cost,
@@ -160,6 +197,37 @@ impl Command {
             other => return Err(unknown_command(other)),
         })
     }
+}
+
+/// The option that undoes changes in spite of conflicts.
+pub(crate) const FORCE: &str = "--force";
+
+/// Parses `[TURN] [FILE]`. The file may be written as in a prompt: `@name` or `@"a name"`.
+fn parse_selection(name: &str, rest: &str) -> Result<Selection, String> {
+    let (first, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let (turn, file) = match first.parse::<usize>() {
+        Ok(0) => return Err(usage(name)),
+        Ok(turn) => (Some(turn), after.trim()),
+        Err(_) => (None, rest),
+    };
+    if file.starts_with("--") {
+        return Err(usage(name));
+    }
+    let file = file.strip_prefix('@').unwrap_or(file);
+    let quoted = file.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
+    let file = quoted.unwrap_or(file);
+    Ok(Selection {
+        turn,
+        path: (!file.is_empty()).then(|| file.to_owned()),
+    })
+}
+
+/// The command that undoes selected changes in spite of conflicts.
+pub(crate) fn forced_undo(selection: &Selection) -> String {
+    let turn = selection.turn.map(|turn| format!(" {turn}"));
+    let path = selection.path.as_ref().map(|path| format!(" {path}"));
+    let (turn, path) = (turn.unwrap_or_default(), path.unwrap_or_default());
+    format!("/undo{turn}{path} {FORCE}")
 }
 
 fn parse_queue(rest: &str) -> Result<QueueCommand, String> {
@@ -233,6 +301,42 @@ mod tests {
         for (line, expected) in table {
             let expected = expected.map_err(str::to_owned);
             assert_eq!(Command::parse(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn changes_are_selected_by_turn_and_file() {
+        let select = |turn, path: &str| Selection {
+            turn,
+            path: (!path.is_empty()).then(|| path.to_owned()),
+        };
+        for (line, selection, force) in [
+            ("/undo", select(None, ""), false),
+            ("/undo 3", select(Some(3), ""), false),
+            ("/undo src/a.rs", select(None, "src/a.rs"), false),
+            (
+                "/undo 3 @src/a.rs --force",
+                select(Some(3), "src/a.rs"),
+                true,
+            ),
+            ("/undo --force", select(None, ""), true),
+            ("/undo @\"a b.txt\"", select(None, "a b.txt"), false),
+            ("/undo ./3", select(None, "./3"), false),
+        ] {
+            let expected = Command::Undo {
+                selection: selection.clone(),
+                force,
+            };
+            assert_eq!(Command::parse(line), Ok(expected), "{line}");
+            if force {
+                let again = Command::parse(&forced_undo(&selection));
+                assert_eq!(again, Command::parse(line), "{line}");
+            }
+        }
+        let diff = Command::parse("/diff 2 a.txt");
+        assert_eq!(diff, Ok(Command::Diff(select(Some(2), "a.txt"))));
+        for line in ["/diff 0", "/diff --force", "/undo --all", "/compact all"] {
+            assert!(Command::parse(line).is_err(), "{line}");
         }
     }
 

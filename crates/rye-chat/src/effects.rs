@@ -1,5 +1,6 @@
 //! Performs the app's effects in background tasks, so that none of them blocks the keyboard.
 
+mod changes;
 mod sessions;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use crate::completion::{Choice, Completions};
 use crate::history;
 use crate::shell;
 use crate::text::Line;
+pub(crate) use changes::unknown_line;
 use sessions::INIT_PROMPT;
 
 /// How long to wait for unsent prompts when the user quits.
@@ -236,7 +238,7 @@ impl EffectRunner {
                 self.run_host(&["export", session.id().as_str(), "--output", &file]);
             }
             Command::Verify => self.run_host(&["verify", session.id().as_str()]),
-            Command::Fork | Command::Compact | Command::Undo if thread.is_none() => {
+            Command::Fork | Command::Compact | Command::UndoCompaction if thread.is_none() => {
                 app.add_block(Block::notice(EMPTY_THREAD));
             }
             Command::Fork => self.show(async move {
@@ -277,7 +279,7 @@ impl EffectRunner {
                 session.prompt(prompt).await?;
                 Ok(None)
             }),
-            Command::Undo => self.show(async move {
+            Command::UndoCompaction => self.show(async move {
                 Ok(match session.undo_compaction(Some(&key)).await? {
                     UndoOutcome::Undone(_) => None,
                     UndoOutcome::NothingToUndo => Some(Block::notice("no compaction to undo")),
@@ -287,6 +289,8 @@ impl EffectRunner {
                     }
                 })
             }),
+            Command::Diff(selection) => self.show_changes(selection),
+            Command::Undo { selection, force } => self.undo_changes(selection, force, app),
             // The app performs the others itself.
             _ => {}
         }

@@ -40,6 +40,7 @@ mod editor;
 mod effects;
 mod highlight;
 mod history;
+mod host;
 mod input;
 mod interactive;
 mod markdown;
@@ -61,7 +62,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rye_engine::BoxFuture;
 use rye_engine::protocol::SessionId;
 use rye_engine::store::StoreError;
 use rye_engine::{Engine, Session};
@@ -74,6 +74,7 @@ use session_events::SessionEvents;
 use signals::SignalHandler;
 use terminal::Terminal;
 
+pub use host::{ChangeSummary, ChatHost, FileChange, FileConflict, UndoError, UndoSummary};
 pub use input::InvalidUtf8;
 pub use signals::ignored_signals;
 pub use theme::Theme;
@@ -114,21 +115,6 @@ pub enum Notify {
     Always,
     /// Neither bell nor notification
     Never,
-}
-
-/// What a chat needs from the program that embeds it, beyond the engine.
-pub trait ChatHost: Send + Sync {
-    /// Names of the models that the user can choose.
-    fn models(&self) -> Vec<String>;
-
-    /// Name of the model to use if the user chose none.
-    fn default_model(&self) -> String;
-
-    /// Context window of a model, in tokens.
-    fn context_window(&self, model: &str) -> Option<u64>;
-
-    /// Runs a host command such as `session verify ID` and returns what it prints.
-    fn run_command(&self, args: Vec<String>) -> BoxFuture<'static, Result<String, String>>;
 }
 
 /// Why a chat failed.

@@ -267,7 +267,9 @@ impl Pane {
                 Role::User if message.synthetic == Some(Synthetic::CompactionContinue) => {
                     self.notice(&format!("continuing: {}", message.content()));
                 }
-                Role::User if message.synthetic == Some(Synthetic::Review) => {
+                Role::User
+                    if matches!(message.synthetic, Some(Synthetic::Review | Synthetic::Undo)) =>
+                {
                     self.notice(&message.content());
                 }
                 Role::User => self.add(Block::Prompt(prompt_text(message))),

@@ -366,25 +366,29 @@ impl Engine {
         &self.inner.redactor
     }
 
-    /// Commits an event of a session, outside of its threads.
-    pub(crate) async fn record_event(
+    /// Records that changes of files are undone. The next turn tells the model.
+    pub(crate) async fn record_undo(
         &self,
         id: &SessionId,
         event: EventKind,
+        paths: Vec<String>,
     ) -> Result<(), StoreError> {
-        let mut batch = Batch::default();
-        batch.push(Op::Event(None, Arc::new(event)));
-        if let Some(session) = self.inner.open_session(id) {
-            let shared = session.shared();
-            shared.store.commit(&shared.lease, batch).await?;
-            shared.bus.notify_external_write();
-            return Ok(());
+        let event = Op::Event(None, Arc::new(event));
+        let add = |data: &mut SessionData| {
+            for path in paths {
+                if !data.restored_files.contains(&path) {
+                    data.restored_files.push(path);
+                }
+            }
+        };
+        match self.inner.open_session(id) {
+            Some(session) => {
+                session.change_data_with(Some(event), add).await?;
+                session.shared().bus.notify_external_write();
+                Ok(())
+            }
+            None => self.change_stored(id, Some(event), add).await,
         }
-        let store = &self.inner.store;
-        let lease = store.claim(id, Claim::IfFree).await?;
-        let written = store.commit(&lease, batch).await;
-        store.release(&lease).await?;
-        written.map(drop)
     }
 
     /// Lists the roles, sorted by name.

@@ -526,6 +526,7 @@ impl Runner {
             model_context: self.model_context.as_ref(),
             compaction: &self.shared.compaction,
             windows: self,
+            restored_files: self.shared.data().restored_files.clone(),
             // A task's changes are reviewed with those of its parent.
             reviews_changes: self.shared.sandbox.review().is_some()
                 && !self.shared.budget.is_child(),

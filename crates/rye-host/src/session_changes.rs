@@ -16,6 +16,11 @@ use crate::failure::Failure;
 
 /// Maximum size of a file for which a diff is computed, in bytes.
 const MAX_DIFFED: usize = 4 * 1024 * 1024;
+/// Code of the failure to undo changes because files are in conflict.
+pub const CONFLICT: &str = "conflict";
+/// Detail of that failure: the files, each with the `reason`.
+pub const CONFLICTS: &str = "conflicts";
+
 /// Time limit for computing a minimal diff.
 const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -301,7 +306,17 @@ fn conflict_failure(
     } else {
         format!("{command} --file PATH")
     };
-    let failure = Failure::failed("conflict", message).hint(hint);
+    let files = conflicts.iter().map(|(it, conflict)| {
+        json!({
+            "path": it.file.path,
+            "conflict": status_name(it.status),
+            "reason": conflict_reason(*conflict),
+            "can_be_forced": conflict.can_be_forced(),
+        })
+    });
+    let failure = Failure::failed(CONFLICT, message)
+        .hint(hint)
+        .detail(CONFLICTS, files.collect::<Vec<_>>());
     match conflicts {
         [_] => failure,
         _ => failure.violations(lines),

@@ -164,6 +164,8 @@ pub enum Synthetic {
     ResultRetry,
     /// To tell the model which of its changes were applied to the workspace.
     Review,
+    /// To tell the model which of its changes were undone.
+    Undo,
 }
 
 /// Why an answer is incomplete.

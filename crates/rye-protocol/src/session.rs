@@ -61,6 +61,9 @@ pub struct Session {
     /// Gates of an imported session whose decisions must not be reused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untrusted_decisions: Vec<GateId>,
+    /// Files whose changes were undone since the last turn. The next turn tells the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restored_files: Vec<String>,
     /// Why the stored session cannot be read, in a list of sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<String>,
@@ -98,6 +101,7 @@ impl Session {
             status_before_error: None,
             unverified_import: None,
             untrusted_decisions: Vec::new(),
+            restored_files: Vec::new(),
             unreadable: None,
             metadata: Map::new(),
             created_at: now,

@@ -174,7 +174,8 @@ impl Engine {
             source: None,
             incomplete: false,
         };
-        self.record_event(session, event).await?;
+        let paths = files.iter().map(|it| it.file.path.clone()).collect();
+        self.record_undo(session, event, paths).await?;
         let (sandbox, targets) = (&*sandbox, &targets);
         let restored = stream::iter(files).map(|it| async move {
             let bytes = targets.get(&*it.file.path).map(Vec::as_slice);

@@ -79,16 +79,28 @@ impl Engine {
 
     /// Changes the title of a session that no host holds.
     pub async fn set_title(&self, id: &SessionId, title: &str) -> Result<(), StoreError> {
+        let change = |data: &mut SessionData| data.title = Some(title.to_owned());
+        self.change_stored(id, None, change).await
+    }
+
+    /// Changes the data of a session that no host holds, together with an event.
+    pub(super) async fn change_stored(
+        &self,
+        id: &SessionId,
+        event: Option<Op>,
+        change: impl FnOnce(&mut SessionData),
+    ) -> Result<(), StoreError> {
         let store = &self.inner.store;
         let lease = store.claim(id, Claim::IfFree).await?;
         let written = async {
             let archive = store.archive(id).await?;
             let mut archive = archive.ok_or_else(|| no_session(id))?;
             let now = self.inner.clock.now();
-            archive.session.title = Some(title.to_owned());
+            change(&mut archive.session);
             archive.session.updated_at = now;
             let mut batch = Batch::default();
             batch.push(Op::PutSession(Arc::new(archive.session.clone())));
+            batch.ops.extend(event);
             if let Some(key) = &self.inner.key {
                 let is_seal = |event: &Event| matches!(event.kind, EventKind::Sealed { .. });
                 let seal = if archive.events.iter().any(is_seal) {

@@ -448,6 +448,15 @@ impl Session {
         &self,
         change: impl FnOnce(&mut SessionData),
     ) -> Result<(), StoreError> {
+        self.change_data_with(None, change).await
+    }
+
+    /// The same, together with an event.
+    pub(super) async fn change_data_with(
+        &self,
+        event: Option<Op>,
+        change: impl FnOnce(&mut SessionData),
+    ) -> Result<(), StoreError> {
         let shared = &self.inner.shared;
         let _guard = shared.writing.lock().await;
         let mut data = Arc::unwrap_or_clone(shared.data());
@@ -456,6 +465,7 @@ impl Session {
         let data = Arc::new(data);
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Arc::clone(&data)));
+        batch.ops.extend(event);
         batch.ops.extend(shared.seal_rows(&batch));
         shared.store.commit(&shared.lease, batch).await?;
         shared.set_data(data);

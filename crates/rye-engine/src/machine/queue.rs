@@ -14,6 +14,8 @@ use super::turn::new_turn;
 
 /// Order of the first prompt; leaves room for steering prompts before it.
 const MIDDLE: u64 = 1 << 40;
+/// Restored files that are named to the model.
+const MAX_RESTORED: usize = 100;
 
 impl Step<'_> {
     /// Appends a prompt to the queue, or merges it into the collected one.
@@ -135,6 +137,7 @@ impl Step<'_> {
             self.out.session.title = title(&prompt.content);
         }
         let entry = self.append(EntryKind::Message(message));
+        self.tell_restored();
         // Only the last version of the prompt is committed.
         self.out
             .batch
@@ -145,6 +148,18 @@ impl Step<'_> {
         if prompt.review {
             self.review_changes(entry);
         }
+    }
+
+    /// Tells the model which of its changes were undone since the last turn.
+    fn tell_restored(&mut self) {
+        let restored = self.context.restored_files.clone();
+        if restored.is_empty() {
+            return;
+        }
+        let mut message = Message::text(Role::User, restored_text(&restored));
+        message.synthetic = Some(Synthetic::Undo);
+        self.append(EntryKind::Message(message));
+        self.out.session.told_restored = restored;
     }
 
     fn emit_queue_state(&mut self) {
@@ -162,6 +177,21 @@ impl Step<'_> {
         self.out.batch.ops.retain(|op| !is_queue(op));
         self.emit(EventKind::QueueState { running, waiting });
     }
+}
+
+/// What the model reads about files whose changes were undone.
+fn restored_text(paths: &[String]) -> String {
+    let listed = paths.iter().take(MAX_RESTORED);
+    let listed: Vec<_> = listed.map(|path| format!("- {path}")).collect();
+    let more = match paths.len().saturating_sub(MAX_RESTORED) {
+        0 => String::new(),
+        more => format!("\n- and {more} more"),
+    };
+    format!(
+        "The user undid your changes to these files. They are as they were before; those that you \
+         created are gone. Read a file again before you rely on its content.\n{}{more}",
+        listed.join("\n")
+    )
 }
 
 /// A prompt as an element of a collected one.

@@ -14,6 +14,8 @@ pub(crate) struct SessionChange {
     pub(crate) increase: Option<LimitIncrease>,
     /// The title, unless the session has one.
     pub(crate) title: Option<String>,
+    /// Restored files that the model is told about.
+    pub(crate) told_restored: Vec<String>,
     /// Whether a turn has ended, which counts as a change of the session.
     pub(crate) ends_turn: bool,
 }
@@ -22,7 +24,9 @@ impl SessionChange {
     /// The changed session; `None` if nothing changes.
     pub(crate) fn apply(&self, session: &Session, now: Millis) -> Option<Session> {
         let title = self.title.as_ref().filter(|_| session.title.is_none());
-        if self.increase.is_none() && title.is_none() && !self.ends_turn {
+        let is_unchanged =
+            self.increase.is_none() && title.is_none() && self.told_restored.is_empty();
+        if is_unchanged && !self.ends_turn {
             return None;
         }
         let mut session = session.clone();
@@ -32,6 +36,8 @@ impl SessionChange {
         if let Some(title) = title {
             session.title = Some(title.clone());
         }
+        let told = &self.told_restored;
+        session.restored_files.retain(|path| !told.contains(path));
         session.updated_at = now;
         Some(session)
     }

@@ -39,6 +39,8 @@ pub(crate) struct StepContext<'a> {
     /// When and how histories are compacted.
     pub(crate) compaction: &'a Settings,
     pub(crate) windows: &'a dyn ContextWindows,
+    /// Files whose changes were undone since the last turn.
+    pub(crate) restored_files: Vec<String>,
     /// Whether the changes of a turn are reviewed at its end.
     pub(crate) reviews_changes: bool,
     pub(crate) tools: &'a dyn ToolLookup,

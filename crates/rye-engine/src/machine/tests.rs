@@ -138,6 +138,7 @@ struct Harness {
     until: Option<Millis>,
     /// Whether the sandbox keeps changes for a review.
     reviews_changes: bool,
+    restored_files: Vec<String>,
     /// Work that was started in this process and has not ended.
     model: bool,
     tools: BTreeMap<CallId, String>,
@@ -169,6 +170,7 @@ impl Harness {
             now: Millis(1_000_000),
             until: None,
             reviews_changes: false,
+            restored_files: Vec::new(),
             model: false,
             tools: BTreeMap::new(),
             started: BTreeMap::new(),
@@ -194,6 +196,7 @@ impl Harness {
             limits: Limits::default(),
             prompt_on_limit: false,
             reviews_changes: self.reviews_changes,
+            restored_files: self.restored_files.clone(),
             signer: None,
             last_seal: None,
             model_context: None,

@@ -67,8 +67,12 @@ pub(super) fn entries(
 /// compaction that a user requested is not repeated, and neither is a review.
 fn comparable(entry: &Entry) -> Option<Value> {
     match &entry.kind {
-        // There are no changes to review.
-        EntryKind::Message(message) if message.synthetic == Some(Synthetic::Review) => None,
+        // There are no changes to review or to undo.
+        EntryKind::Message(message)
+            if matches!(message.synthetic, Some(Synthetic::Review | Synthetic::Undo)) =>
+        {
+            None
+        }
         EntryKind::Message(message) => {
             let mut message = json!(message);
             for part in message["parts"].as_array_mut().into_iter().flatten() {

@@ -21,12 +21,11 @@ use crate::support::{TestEnv, json};
 const WIDE: (u16, u16) = (80, 24);
 const NARROW: (u16, u16) = (36, 16);
 
+const SMALL: (u16, u16) = (20, 4);
+
 /// The smallest size that works, the usual one and a large one.
-const SIZES: [(&str, (u16, u16)); 3] = [
-    ("small", (20, 4)),
-    ("normal", (80, 24)),
-    ("large", (200, 60)),
-];
+const SIZES: [(&str, (u16, u16)); 3] =
+    [("small", SMALL), ("normal", (80, 24)), ("large", (200, 60))];
 
 /// Compares with a snapshot, without what differs from run to run.
 macro_rules! assert_screen {

@@ -403,3 +403,17 @@ fn calls_beyond_the_limit_get_error_results() {
     harness.answer_text("fewer, then");
     assert_eq!(harness.history().last().unwrap(), "model: fewer, then");
 }
+
+#[test]
+fn model_is_told_which_changes_were_undone() {
+    let mut harness = Harness::new();
+    harness.restored_files = vec!["a.txt".to_owned()];
+    harness.prompt(QueueMode::Followup);
+    let history = harness.history();
+    assert_eq!(history[0], "user: prompt 1");
+    assert!(
+        history[1].starts_with("user: The user undid"),
+        "{history:?}"
+    );
+    assert!(history[1].ends_with("- a.txt"), "{history:?}");
+}

@@ -6,17 +6,24 @@ use std::sync::Arc;
 
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum as _;
-use rye_chat::{Chat, ChatError, ChatHost, Notify, Options, Theme};
+use rye_chat::{
+    ChangeSummary, Chat, ChatError, ChatHost, FileChange, FileConflict, Notify, Options, Theme,
+    UndoError, UndoSummary,
+};
 use rye_engine::BoxFuture;
+use rye_engine::changes::{FileStatus, Selection};
 use rye_engine::model::Models as _;
+use rye_engine::protocol::SessionId;
 use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession};
 use rye_host::Catalogue;
 use rye_host::catalogue::{DEMO_MODEL, catalogue};
 use rye_host::engine::{EngineOptions, start_supervisor, with_supervisor};
+use rye_host::session_changes::{self, CONFLICT, CONFLICTS, FileDiff, conflict_reason};
 use rye_host::session_engine::{SessionChoice, with_session};
 use rye_host::settings::{ChatNotify, ChatTheme};
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
 use crate::cli::args::ChatArgs;
 use crate::cli::commands::prompt::load_system;
@@ -177,6 +184,55 @@ impl ChatHost for CliHost {
         Some(model.info().context_window)
     }
 
+    fn diff(
+        &self,
+        engine: Engine,
+        session: SessionId,
+        selection: Selection,
+    ) -> BoxFuture<'static, Result<ChangeSummary, String>> {
+        // Comparing many files takes a while.
+        let work = move |runtime: Handle| {
+            let diff = session_changes::diff(&engine, &session, &selection);
+            let diff = runtime.block_on(diff);
+            let diff = diff.map_err(|failure| failure.message)?;
+            Ok(ChangeSummary {
+                files: diff.files.into_iter().map(file_change).collect(),
+                unknown: diff.unknown,
+            })
+        };
+        Box::pin(async move {
+            let runtime = Handle::current();
+            let done = tokio::task::spawn_blocking(move || work(runtime)).await;
+            done.unwrap_or_else(|error| Err(error.to_string()))
+        })
+    }
+
+    fn undo(
+        &self,
+        engine: Engine,
+        session: SessionId,
+        selection: Selection,
+        force: bool,
+    ) -> BoxFuture<'static, Result<UndoSummary, UndoError>> {
+        let work = move |runtime: Handle| {
+            let undone = session_changes::undo(&engine, &session, &selection, force);
+            let report = runtime.block_on(undone).map_err(undo_error)?;
+            let restored = report.restored.into_iter();
+            Ok(UndoSummary {
+                files: restored
+                    .map(|(path, kind)| (path, kind == "created"))
+                    .collect(),
+                unknown: report.unknown,
+                error: report.failure.map(|failure| failure.message),
+            })
+        };
+        Box::pin(async move {
+            let runtime = Handle::current();
+            let done = tokio::task::spawn_blocking(move || work(runtime)).await;
+            done.unwrap_or_else(|error| Err(UndoError::Other(error.to_string())))
+        })
+    }
+
     fn run_command(&self, args: Vec<String>) -> BoxFuture<'static, Result<String, String>> {
         let project = self.project.clone();
         Box::pin(async move {
@@ -200,6 +256,41 @@ impl ChatHost for CliHost {
             }
         })
     }
+}
+
+/// A changed file, for the chat.
+fn file_change(file: FileDiff) -> FileChange {
+    let kind = file.kind();
+    let note = match file.compared.status {
+        FileStatus::Unchanged => None,
+        FileStatus::Restored => Some("undone"),
+        FileStatus::Conflict(conflict) => Some(conflict_reason(conflict)),
+    };
+    FileChange {
+        kind,
+        note,
+        path: file.compared.file.path,
+        turns: file.compared.file.turns,
+        added: file.added,
+        removed: file.removed,
+        diff: file.diff,
+    }
+}
+
+fn undo_error(failure: Failure) -> UndoError {
+    let mut details = failure.details.iter();
+    let conflicts = details.find(|(key, _)| failure.code == CONFLICT && *key == CONFLICTS);
+    let Some((_, conflicts)) = conflicts else {
+        return UndoError::Other(failure.message);
+    };
+    let text = |file: &Value, key: &str| file[key].as_str().unwrap_or_default().to_owned();
+    let conflict = |file: &Value| FileConflict {
+        path: text(file, "path"),
+        reason: text(file, "reason"),
+        can_be_forced: file["can_be_forced"] == true,
+    };
+    let conflicts = conflicts.as_array().into_iter().flatten();
+    UndoError::Conflict(conflicts.map(conflict).collect())
 }
 
 /// The report of a chat that the user left.

@@ -1,7 +1,7 @@
 //! Slash commands and the greeting.
 
-use crate::chat::window::Window;
-use crate::chat::{MODEL, NARROW, PAGE, WIDE, assert_screen, env};
+use crate::chat::window::{BUSY, Window};
+use crate::chat::{MODEL, NARROW, PAGE, SIZES, SLOW, SMALL, WIDE, assert_screen, env, session};
 use rye_testkit::provider::{MockProvider, Reply};
 
 #[test]
@@ -32,7 +32,7 @@ fn commands_print_their_output() {
         let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         // Commands that need a message.
-        for typed in ["/compact", "/undo", "/fork"] {
+        for typed in ["/compact", "/compact undo", "/fork"] {
             window.press(typed);
             window.press("\r");
             window.wait_for(&format!("› {typed}\nthe thread has no messages yet"));
@@ -48,7 +48,9 @@ fn commands_print_their_output() {
             ("/queue", "the queue is empty"),
             ("/threads", "/thread KEY to switch"),
             ("/compact", "nothing to compact"),
-            ("/undo", "no compaction to undo"),
+            ("/compact undo", "no compaction to undo"),
+            ("/diff", "the agent changed no files"),
+            ("/undo", "nothing to undo"),
             ("/verify", "verified"),
             ("/fork", "forked: rye chat"),
         ] {
@@ -64,6 +66,7 @@ fn commands_print_their_output() {
             ("/model nonsense", "unknown model nonsense"),
             ("/modelx", "unknown command /modelx"),
             ("/queue rm 1", "the queue has no prompt 1"),
+            ("/undo 0", "usage: /undo [TURN] [FILE] [--force]"),
         ] {
             window.press(typed);
             window.press("\r");
@@ -94,8 +97,103 @@ fn history_is_compacted_and_the_compaction_undone() {
         // The agent continues after the compaction.
         window.wait_for("noted");
         window.wait_ready();
-        window.press("/undo\r");
+        window.press("/compact undo\r");
         window.wait_for("compaction undone");
         assert_screen!(name, window.wait_ready());
     }
+}
+
+/// The agent edits a file in its first turn and creates one in its second.
+const TWO_TURNS: &str = "steps:
+  - tool_calls: [{ name: edit, args: { path: a.txt, old: two, new: \"2\" } }]
+  - text: first
+  - tool_calls: [{ name: write, args: { path: b.txt, content: \"new\\n\" } }]
+  - text: second
+after_last: { text: noted }
+";
+
+#[test]
+fn changes_are_shown_and_undone() {
+    for (name, size) in SIZES {
+        let env = env(TWO_TURNS);
+        env.write("project/a.txt", "one\ntwo\nthree\n");
+        let window = Window::open(&env, MODEL, size);
+        window.wait_ready();
+        window.press("go\r");
+        window.wait_for_words("first");
+        window.wait_ready();
+        window.press("more\r");
+        window.wait_for_words("second");
+        window.wait_ready();
+        window.press("/diff\r");
+        window.wait_for_words("2 files changed  +2 -1");
+        window.press("/diff 2\r");
+        window.wait_for_words("1 file changed  +1 -0");
+        // The user's own change is not lost.
+        env.write("project/a.txt", "one\nmine\nthree\n");
+        window.press("/undo\r");
+        window.wait_for_words("nothing was undone");
+        window.wait_for_words("a.txt: it changed after the session did");
+        assert!(env.path("project/b.txt").exists());
+        window.press("/undo b.txt\r");
+        window.wait_for_words("removed b.txt");
+        assert!(!env.path("project/b.txt").exists());
+        window.press("/undo 1 a.txt --force\r");
+        window.wait_for_words("restored a.txt");
+        assert_eq!(env.read("project/a.txt"), "one\ntwo\nthree\n");
+        window.press("/undo 1 --force\r");
+        window.wait_for_words("nothing to undo");
+        window.wait_ready();
+        if size != SMALL {
+            assert_screen!(format!("undo_{name}"), window.full_text());
+        }
+    }
+}
+
+#[test]
+fn model_is_told_about_undone_changes_even_by_another_process() {
+    let env = env(TWO_TURNS);
+    assert!(env.run(&["init"]).status.success());
+    env.write("project/a.txt", "one\ntwo\nthree\n");
+    let window = Window::open(&env, MODEL, WIDE);
+    window.wait_ready();
+    window.press("go\r");
+    window.wait_for("first");
+    window.wait_ready();
+    window.press("/undo\r");
+    window.wait_for("restored a.txt");
+    window.press("/quit\r");
+    assert_eq!(window.exit().0, 0);
+    // The chat ends before the next prompt.
+    let id = session(&env);
+    let window = Window::open(&env, &[MODEL, &["--session", &id]].concat(), WIDE);
+    window.wait_ready();
+    window.press("more\r");
+    window.wait_for("The user undid your changes");
+    window.wait_for("second");
+    window.wait_ready();
+    window.press("/quit\r");
+    assert_eq!(window.exit().0, 0);
+    // Undone without the chat.
+    let undone = env.run(&["session", "undo", &id]);
+    assert!(undone.status.success(), "{undone:?}");
+    let answer = env.run(&["prompt", "again", "--session", &id, MODEL[0], MODEL[1]]);
+    let shown = env.run(&["session", "show", &id, "--full"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert_eq!(shown.matches("\n    - a.txt").count(), 1, "{shown}");
+    assert_eq!(shown.matches("\n    - b.txt").count(), 1, "{shown}");
+    assert!(answer.status.success(), "{answer:?}");
+    let verified = env.run(&["session", "verify", &id]);
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+#[test]
+fn undo_waits_for_the_agent() {
+    let env = env(SLOW);
+    let window = Window::open(&env, MODEL, WIDE);
+    window.wait_ready();
+    window.press("go\r");
+    window.wait_for(BUSY);
+    window.press("/undo\r");
+    window.wait_for("the agent is working");
 }

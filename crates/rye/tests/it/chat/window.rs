@@ -268,14 +268,20 @@ impl<'a> Window<'a> {
     /// Waits until a text is on the screen or in the scrollback.
     #[track_caller]
     pub(crate) fn wait_for_text(&self, text: &str) {
+        self.wait_until_text(text, |all| all.contains(text));
+    }
+
+    /// Waits until the screen and the scrollback satisfy a condition.
+    #[track_caller]
+    fn wait_until_text(&self, what: &str, wanted: impl Fn(&str) -> bool) {
         let (output, changed) = &*self.output;
         let end = Instant::now() + TIMEOUT;
         loop {
             let all = self.full_text();
-            if all.contains(text) {
+            if wanted(&all) {
                 return;
             }
-            assert!(Instant::now() < end, "waited for {text:?} and saw:\n{all}");
+            assert!(Instant::now() < end, "waited for {what:?} and saw:\n{all}");
             // Output may have arrived since: look again soon.
             let output = output.lock().unwrap();
             drop(
@@ -284,6 +290,14 @@ impl<'a> Window<'a> {
                     .unwrap(),
             );
         }
+    }
+
+    /// Waits until a text is on the screen or in the scrollback, wherever its lines are broken.
+    #[track_caller]
+    pub(crate) fn wait_for_words(&self, text: &str) {
+        let joined = |text: &str| text.replace(|it: char| it.is_whitespace() || it == '┊', "");
+        let wanted = joined(text);
+        self.wait_until_text(text, |all| joined(all).contains(&wanted));
     }
 
     /// The line of the screen that contains a text, with its escape sequences.
