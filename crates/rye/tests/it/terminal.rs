@@ -196,7 +196,8 @@ steps:
     let plain = anstream::adapter::strip_str(&output).to_string();
     let lines: Vec<_> = plain.lines().map(str::trim_end).collect();
     assert_eq!(code, 0, "{plain}");
-    assert_eq!(lines[0], "I look around.", "{plain}");
+    // Progress shows it with the call if the message was complete before the terminal followed.
+    assert!(lines[0].contains("I look around."), "{plain}");
     let [.., first, second, next] = lines.as_slice() else {
         panic!("{plain}");
     };

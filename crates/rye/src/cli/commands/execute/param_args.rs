@@ -248,7 +248,7 @@ mod tests {
             ),
             (
                 json!(false),
-                Err("unknown parameter --other-name".to_owned()),
+                Err("unknown parameter --other-name; did you mean --user-name?".to_owned()),
             ),
         ] {
             schema["additionalProperties"] = additional;
