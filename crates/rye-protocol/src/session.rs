@@ -55,6 +55,10 @@ pub struct Session {
     /// The status before the failure, while the status is `error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_before_error: Option<SessionStatus>,
+    /// When the session was imported. Together with the creation time it distinguishes sessions
+    /// that had the same id one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported_at: Option<Millis>,
     /// Why the session could not be verified when it was imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unverified_import: Option<String>,
@@ -99,6 +103,7 @@ impl Session {
             project: None,
             forked_from: None,
             status_before_error: None,
+            imported_at: None,
             unverified_import: None,
             untrusted_decisions: Vec::new(),
             restored_files: Vec::new(),

@@ -5,6 +5,7 @@
 //! - [`MemoryStore`] keeps sessions until the process ends.
 //! - [`FileBlobs`] and [`MemoryBlobs`] keep data that is too long for a session's history.
 //! - [`SealedCredentials`] keeps encrypted credentials in the SQLite file.
+//! - [`AccessTokens`] keeps the access tokens of the HTTP server there.
 //!
 //! Both session stores pass the contract tests of `rye-testkit`; run them against any other
 //! implementation of [`SessionStore`](rye_engine::store::SessionStore).
@@ -22,12 +23,14 @@
 //! # }
 //! ```
 
+mod access_tokens;
 mod blobs;
 mod credentials;
 mod invariants;
 mod memory;
 mod sqlite;
 
+pub use access_tokens::{AccessToken, AccessTokens, Scope, TokenKind};
 pub use blobs::{FileBlobs, MemoryBlobs};
 pub use credentials::{KeyProvider, SealedCredentials};
 pub use memory::MemoryStore;

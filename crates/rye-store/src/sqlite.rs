@@ -71,6 +71,14 @@ impl Connection {
         Ok(Self { db, queue, path })
     }
 
+    /// Runs a read.
+    pub(crate) fn read<T>(
+        &self,
+        work: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        work(&self.db).map_err(|error| DbError::from(error).explain(&self.path))
+    }
+
     /// Runs a write when the queue of writers permits it.
     pub(crate) fn write<T>(
         &self,

@@ -26,10 +26,12 @@ fn row(value: &impl Serialize) -> String {
     hash("rye row 1", value).to_hex()
 }
 
-/// Hash of a session without its usage, which is the sum over its threads.
+/// Hash of a session without its usage, which is the sum over its threads, and without the time of
+/// its import, which is not part of what was exported.
 pub(super) fn of_session(session: &Session) -> String {
     row(&Session {
         usage: Usage::default(),
+        imported_at: None,
         ..session.clone()
     })
 }
@@ -44,6 +46,7 @@ pub(super) fn of_fixed_session(session: &Session) -> String {
         run: None,
         status_before_error: None,
         untrusted_decisions: Vec::new(),
+        imported_at: None,
         unverified_import: None,
         updated_at: session.created_at,
         ..session.clone()

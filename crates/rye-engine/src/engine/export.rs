@@ -67,6 +67,7 @@ impl Engine {
         if let Some(reason) = unverified {
             archive.session.unverified_import = Some(reason.to_owned());
         }
+        archive.session.imported_at = Some(now);
         let untrusted = audit::reject_untrusted(&mut archive, key, now);
         if let Some(key) = &self.inner.key {
             audit::seal_changes(&mut archive, &before, now, key);

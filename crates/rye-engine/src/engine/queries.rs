@@ -1,11 +1,13 @@
 //! Queries on stored sessions, prompts and gates.
 
+use std::sync::Arc;
+
 use rye_protocol::{
     EntryKind, Gate, GateId, PromptId, QueuedPrompt, Session as SessionData, SessionId, ThreadId,
 };
 
 use super::Engine;
-use crate::store::{Holder, StoreError};
+use crate::store::{Holder, SessionSnapshot, SessionStore, StoreError};
 
 /// How many entries before the end of a thread are searched for the model that answered.
 const MAX_SEARCHED: usize = 20;
@@ -53,6 +55,16 @@ impl Engine {
     /// The stored data of a session; `None` if it does not exist.
     pub async fn session_data(&self, id: &SessionId) -> Result<Option<SessionData>, StoreError> {
         self.inner.store.session(id).await
+    }
+
+    /// The state of a session; `None` if it does not exist.
+    pub async fn snapshot(&self, id: &SessionId) -> Result<Option<SessionSnapshot>, StoreError> {
+        self.inner.store.snapshot(id).await
+    }
+
+    /// The store that the engine works with.
+    pub fn store(&self) -> &Arc<dyn SessionStore> {
+        &self.inner.store
     }
 
     /// A gate, pending or closed; `None` if it does not exist.

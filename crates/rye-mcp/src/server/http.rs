@@ -4,7 +4,7 @@
 //! `Host` of each request are checked, so that a web page cannot use a browser to call a server
 //! on the same machine.
 
-mod connections;
+pub mod connections;
 mod guard;
 mod rate_limit;
 mod sessions;
@@ -72,6 +72,9 @@ pub fn worker_threads() -> usize {
 /// Limit for the head of a request, for each part of its body, and for an idle connection.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Maximum number of open connections.
+const MAX_CONNECTIONS: usize = 1024;
+
 /// How long a shutdown waits for clients that do not read their responses.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -106,7 +109,7 @@ pub async fn serve<H: ServerHandler>(
     let serving = connections::serve(
         listener,
         router,
-        Limits::with_timeout(READ_TIMEOUT),
+        Limits::new(MAX_CONNECTIONS, READ_TIMEOUT),
         stop.clone(),
     );
     let shutdown = async move {

@@ -114,6 +114,16 @@ CREATE TABLE engine_credentials (
     UNIQUE (owner, service)
 ) STRICT;
 
+-- Access tokens of the HTTP server, login links and cookies. Their secrets have 256 random bits, so
+-- a plain SHA-256 hash does not reveal them.
+CREATE TABLE engine_access_tokens (
+    number      INTEGER PRIMARY KEY,
+    id          TEXT NOT NULL UNIQUE,
+    secret_hash TEXT NOT NULL UNIQUE,
+    expires_at  INTEGER,
+    doc         TEXT NOT NULL
+) STRICT;
+
 -- Views of the log, for people who inspect the file.
 CREATE VIEW engine_entries AS
     SELECT number, number >> 36 AS session, thread, parent, id, doc

@@ -8,6 +8,7 @@ mod items;
 mod keys;
 mod mcp;
 mod models;
+mod server;
 mod vault;
 
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ pub(crate) use mcp::{
     RemoveArgs, ServeArgs,
 };
 pub(crate) use models::{ModelsCommand, TestArgs};
+pub(crate) use server::{CreateTokenArgs, RevokeTokenArgs, ServeHttpArgs, TokenCommand};
 pub(crate) use vault::{GetArgs, ListArgs, OwnerArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
 
 /// Run signed tools and durable agents
@@ -165,6 +167,11 @@ pub(crate) enum Command {
     /// Serve items to MCP clients, and use the tools of MCP servers
     #[command(subcommand)]
     Mcp(McpCommand),
+    /// Serve sessions over HTTP
+    Serve(ServeHttpArgs),
+    /// Create, list and revoke access tokens of the HTTP server
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Show settings and where each value comes from
     #[command(subcommand)]
     Config(ConfigCommand),

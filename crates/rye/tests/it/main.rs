@@ -54,6 +54,8 @@ mod review;
 mod sandbox;
 mod search;
 mod secrets;
+mod serve;
+mod serve_support;
 mod session_blobs;
 mod session_changes;
 mod session_verify;

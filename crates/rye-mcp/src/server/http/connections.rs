@@ -31,40 +31,33 @@ use tokio_util::task::TaskTracker;
 
 use super::with_guard;
 
-/// Upper bound for the number of open connections.
-const MAX_CONNECTIONS: usize = 1024;
-
 /// Pause after a failed `accept`, for example because the process has too many open files.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Bounds on what clients may hold open.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub struct Limits {
     /// Maximum number of open connections.
-    pub(super) connections: usize,
+    pub connections: usize,
     /// Limit for the head of a request, for each part of its body, and for an idle connection.
-    pub(super) read_timeout: Duration,
+    pub read_timeout: Duration,
 }
 
 impl Limits {
-    /// Limits the connections to half of the file descriptors; tools need the rest.
-    pub(super) fn with_timeout(read_timeout: Duration) -> Self {
+    /// Limits the connections to a number, and to half of the file descriptors; tools need the
+    /// rest.
+    pub fn new(connections: usize, read_timeout: Duration) -> Self {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let half = usize::try_from(files / 2).unwrap_or(usize::MAX);
         Self {
-            connections: half.clamp(8, MAX_CONNECTIONS),
+            connections: half.clamp(8, connections.max(8)),
             read_timeout,
         }
     }
 }
 
 /// Serves a listener until `stop`, then lets requests in progress finish.
-pub(super) async fn serve(
-    listener: TcpListener,
-    router: Router,
-    limits: Limits,
-    stop: CancellationToken,
-) {
+pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) {
     let connections = Arc::new(Connections {
         limit: limits.connections,
         open: Mutex::default(),
@@ -123,6 +116,7 @@ async fn handle(
             .timer(TokioTimer::new())
             .header_read_timeout(limits.read_timeout)
             .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
     );
     // Errors of one connection are ignored; they only affect its client.
     tokio::select! {

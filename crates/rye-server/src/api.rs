@@ -1,0 +1,101 @@
+//! The routes of the API, one module per resource.
+
+mod control;
+mod documents;
+mod gates;
+mod operations;
+mod prompts;
+mod sessions;
+mod streams;
+mod threads;
+mod tokens;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::middleware;
+use axum::routing::{get, post};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::auth;
+use crate::guard::{self, Guard};
+use crate::login;
+use crate::problem::Problem;
+use crate::server::App;
+
+/// Maximum and default number of items of a page.
+const PAGE: usize = 100;
+
+/// Maximum number of items of a page that a client may ask for.
+const MAX_PAGE: usize = 1000;
+
+/// The routes that need authentication, with their descriptions.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(sessions::create, sessions::list))
+        .routes(routes!(sessions::show, sessions::remove))
+        .routes(routes!(prompts::send))
+        .routes(routes!(prompts::withdraw))
+        .routes(routes!(prompts::show))
+        .routes(routes!(threads::list))
+        .routes(routes!(threads::entries))
+        .routes(routes!(control::control_session))
+        .routes(routes!(control::control_thread))
+        .routes(routes!(gates::list))
+        .routes(routes!(gates::show))
+        .routes(routes!(gates::decide))
+        .routes(routes!(gates::decide_many))
+        .routes(routes!(streams::events))
+        .routes(routes!(tokens::create, tokens::list))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(tokens::whoami))
+}
+
+/// All routes.
+pub(crate) fn router(app: App, guard: Arc<Guard>) -> Router {
+    let (api, _) = routes().split_for_parts();
+    let api =
+        api.route("/api/logout", post(login::log_out))
+            .route_layer(middleware::from_fn_with_state(
+                app.clone(),
+                auth::authenticate,
+            ));
+    let max_body = app.options.max_body;
+    Router::new()
+        .merge(api)
+        .route("/api/openapi.json", get(documents::openapi))
+        .route("/login", get(login::log_in))
+        .route("/healthz", get(operations::is_alive))
+        .route("/readyz", get(operations::is_ready))
+        .route("/metrics", get(operations::metrics))
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no_route", "there is no such path"))
+        .method_not_allowed_fallback(async || {
+            let detail = "the path does not support this method";
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+        })
+        .layer(DefaultBodyLimit::max(max_body))
+        .layer(middleware::from_fn_with_state(guard, guard::check))
+        .layer(middleware::from_fn(operations::log_access))
+        .with_state(app)
+}
+
+/// The number of items of a page.
+fn page_size(limit: Option<usize>) -> Result<usize, Problem> {
+    match limit.unwrap_or(PAGE) {
+        limit @ 1..=MAX_PAGE => Ok(limit),
+        _ => {
+            let detail = format!("limit must be from 1 to {MAX_PAGE}");
+            Err(Problem::invalid("invalid_query", detail))
+        }
+    }
+}
+
+/// Parses a value in `snake_case` by its serialised name.
+fn parse_name<T: serde::de::DeserializeOwned>(name: &str, what: &str) -> Result<T, Problem> {
+    let value = serde_json::Value::String(name.to_owned());
+    serde_json::from_value(value)
+        .map_err(|error| Problem::invalid("invalid_query", format!("invalid {what}: {error}")))
+}

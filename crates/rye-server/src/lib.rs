@@ -1,0 +1,26 @@
+//! The HTTP server: the engine's API, event streams and access tokens.
+//!
+//! [`run`] is what `rye serve` calls. [`openapi`] describes the API; the document is generated from
+//! the handlers and checked in as `docs/reference/openapi.json`.
+//!
+//! A request passes the checks of [`Host` and `Origin`](guard), the [authentication](auth) and then
+//! a handler in `api`. Handlers reach sessions through [`access`], which does not care which process
+//! holds a session. Every error is a [problem document](problem).
+
+mod access;
+mod api;
+mod auth;
+mod cursor;
+mod events;
+mod extract;
+mod guard;
+mod login;
+mod openapi;
+mod problem;
+mod server;
+mod tokens;
+
+pub use openapi::openapi;
+pub use rye_store::{AccessToken, Scope, TokenKind};
+pub use server::{Options, Ready, login_link, run, with_tokens};
+pub use tokens::{NewToken, TokenError, Tokens};

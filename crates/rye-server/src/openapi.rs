@@ -1,0 +1,124 @@
+//! The OpenAPI 3.1 document of the API.
+//!
+//! The handlers describe themselves. The schemas of sessions, entries, gates and events come from
+//! the protocol: OpenAPI 3.1 uses the same JSON Schema.
+
+use serde_json::{Map, Value, json};
+use utoipa::OpenApi as _;
+use utoipa::openapi::OpenApi;
+
+use crate::api;
+
+#[derive(utoipa::OpenApi)]
+#[openapi(info(
+    title = "Rye",
+    description = "Sessions, prompts, gates and events of the Rye engine.",
+    license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+))]
+struct Description;
+
+/// The OpenAPI document, as JSON.
+pub fn openapi() -> Value {
+    let (_, paths) = api::routes().split_for_parts();
+    let mut document: OpenApi = Description::openapi();
+    document.merge(paths);
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    document["info"]["version"] = env!("CARGO_PKG_VERSION").into();
+    document["security"] = json!([{ "token": [] }, { "cookie": [] }]);
+    let components = &mut document["components"];
+    components["securitySchemes"] = json!({
+        "token": { "type": "http", "scheme": "bearer" },
+        "cookie": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": "rye_PORT",
+            "description": "Set by the login link. The name ends with the port of the server.",
+        },
+    });
+    if let Some(schemas) = components["schemas"].as_object_mut() {
+        add_protocol(schemas);
+    }
+    document
+}
+
+/// Adds the schemas of the protocol.
+fn add_protocol(schemas: &mut Map<String, Value>) {
+    let Value::Object(mut protocol) = rye_protocol::schema() else {
+        return;
+    };
+    let Some(Value::Object(definitions)) = protocol.remove("$defs") else {
+        return;
+    };
+    for (name, mut schema) in definitions {
+        point_to_components(&mut schema);
+        schemas.insert(name, schema);
+    }
+}
+
+/// Changes references within the protocol to references within the document.
+fn point_to_components(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            for (key, value) in members {
+                match value {
+                    Value::String(target) if key == "$ref" => {
+                        *target = target.replace("#/$defs/", "#/components/schemas/");
+                    }
+                    other => point_to_components(other),
+                }
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(point_to_components),
+        _ => {}
+    }
+}
+
+/// References to schemas of the protocol.
+pub(crate) mod schemas {
+    use utoipa::openapi::schema::ArrayBuilder;
+    use utoipa::openapi::{Array, Ref, RefOr, Schema};
+    use utoipa::{PartialSchema, ToSchema};
+
+    macro_rules! references {
+        ($($function:ident => $name:literal,)*) => {$(
+            pub(crate) fn $function() -> Ref {
+                Ref::from_schema_name($name)
+            }
+        )*};
+    }
+
+    macro_rules! arrays {
+        ($($function:ident => $name:literal,)*) => {$(
+            pub(crate) fn $function() -> Array {
+                ArrayBuilder::new().items(Ref::from_schema_name($name)).build()
+            }
+        )*};
+    }
+
+    references! {
+        session => "Session",
+        limits => "Limits",
+        queue_mode => "QueueMode",
+        turn_end => "TurnEnd",
+    }
+
+    arrays! {
+        sessions => "Session",
+        threads => "Thread",
+        entries => "Entry",
+        prompts => "QueuedPrompt",
+        gates => "Gate",
+        parts => "Part",
+    }
+
+    /// A gate, as the body of a response.
+    pub(crate) struct Gate;
+
+    impl PartialSchema for Gate {
+        fn schema() -> RefOr<Schema> {
+            Ref::from_schema_name("Gate").into()
+        }
+    }
+
+    impl ToSchema for Gate {}
+}

@@ -1,0 +1,196 @@
+//! Errors of the API: `application/problem+json` with a stable `code` (RFC 9457).
+
+use axum::Json;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use rye_engine::DecideError;
+use rye_engine::store::StoreError;
+use rye_host::{Failure, FailureKind};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+/// Media type of errors.
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// Why a request failed.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+    fields: Map<String, Value>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// The body of an error response.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes the JSON of a problem")]
+pub(crate) struct ProblemDocument {
+    /// Always `about:blank`; `code` identifies the problem.
+    r#type: String,
+    /// Name of the status.
+    title: String,
+    /// The HTTP status.
+    status: u16,
+    /// Stable code of the problem, in `snake_case`.
+    code: String,
+    /// What is wrong, for people.
+    detail: String,
+    /// A command or request that helps.
+    hint: Option<String>,
+}
+
+impl Problem {
+    /// A problem with a status and a stable code.
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            detail: detail.into(),
+            fields: Map::new(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// The request is invalid.
+    pub(crate) fn invalid(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, detail)
+    }
+
+    /// The object does not exist, or the caller may not know that it does.
+    pub(crate) fn not_found(kind: &str, id: &str) -> Self {
+        let detail = format!("there is no {kind} {id}");
+        Self::new(StatusCode::NOT_FOUND, "not_found", detail)
+    }
+
+    /// Adds a member.
+    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.fields.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Adds a hint.
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        self.with("hint", hint.into())
+    }
+
+    /// Adds a header to the response.
+    pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// Asks the client to try again later.
+    pub(crate) fn retry_after(self, seconds: u64) -> Self {
+        self.header(header::RETRY_AFTER, HeaderValue::from(seconds))
+    }
+
+    /// The HTTP status.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The body.
+    pub(crate) fn json(&self) -> Value {
+        let mut body = json!({
+            "type": "about:blank",
+            "title": self.status.canonical_reason().unwrap_or("Error"),
+            "status": self.status.as_u16(),
+            "code": self.code,
+            "detail": self.detail,
+        });
+        for (key, value) in &self.fields {
+            body[key] = value.clone();
+        }
+        body
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        if self.status.is_server_error() {
+            tracing::warn!(code = self.code, detail = self.detail, "request failed");
+        }
+        let mut response = (self.status, Json(self.json())).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
+        for (name, value) in self.headers {
+            headers.append(name, value);
+        }
+        response
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let detail = error.to_string();
+        let new = |status, code| Self::new(status, code, detail.clone());
+        match error {
+            StoreError::NotFound { .. } => new(StatusCode::NOT_FOUND, "not_found"),
+            StoreError::Conflict { .. } => new(StatusCode::CONFLICT, "conflict"),
+            StoreError::InUse { .. } => new(StatusCode::CONFLICT, "in_use"),
+            StoreError::Fenced(_) => new(StatusCode::CONFLICT, "fenced").retry_after(1),
+            StoreError::GateClosed(_) => new(StatusCode::GONE, "gate_closed"),
+            StoreError::Archived(_) => new(StatusCode::CONFLICT, "thread_archived"),
+            StoreError::SingleCall(_) => new(StatusCode::CONFLICT, "takes_no_prompts"),
+            StoreError::Sandbox(..) => {
+                new(StatusCode::SERVICE_UNAVAILABLE, "sandbox").hint("rye sandbox check")
+            }
+            StoreError::Unavailable(_) => {
+                new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable").retry_after(1)
+            }
+            StoreError::Damaged(_) | StoreError::Unreadable(_) => {
+                new(StatusCode::INTERNAL_SERVER_ERROR, "store_damaged").hint("rye doctor")
+            }
+            StoreError::SessionFailed { .. } => {
+                new(StatusCode::INTERNAL_SERVER_ERROR, "session_failed")
+            }
+            _ => new(StatusCode::INTERNAL_SERVER_ERROR, "store"),
+        }
+    }
+}
+
+impl From<DecideError> for Problem {
+    fn from(error: DecideError) -> Self {
+        let detail = error.to_string();
+        let invalid = |code| Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail.clone());
+        match error {
+            DecideError::GateNotFound(_) => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
+            DecideError::Store(error) => error.into(),
+            DecideError::UnknownAction { .. } => invalid("unknown_action"),
+            DecideError::SecretInAnswer(_) => invalid("secret_in_answer"),
+            DecideError::NotEditable(_) => invalid("arguments_not_editable"),
+            DecideError::InvalidArguments { .. } => invalid("invalid_arguments"),
+            DecideError::InvalidAmount(_) => invalid("invalid_amount"),
+            DecideError::InvalidSelection { .. } => invalid("invalid_selection"),
+            _ => invalid("decision_refused"),
+        }
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        let status = match (failure.kind, failure.code) {
+            (_, "not_found") => StatusCode::NOT_FOUND,
+            (_, "conflict" | "ambiguous" | "exists" | "in_use") => StatusCode::CONFLICT,
+            (_, "disk_full") => StatusCode::INSUFFICIENT_STORAGE,
+            (FailureKind::Usage, _) => StatusCode::BAD_REQUEST,
+            (FailureKind::Integrity, _) => StatusCode::UNPROCESSABLE_ENTITY,
+            (FailureKind::Permission, _) => StatusCode::FORBIDDEN,
+            (FailureKind::GatePending, _) => StatusCode::CONFLICT,
+            (FailureKind::TimedOut, _) => StatusCode::GATEWAY_TIMEOUT,
+            (FailureKind::Interrupted | FailureKind::Terminated, _) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        let mut problem = Self::new(status, failure.code, failure.message);
+        for (key, value) in failure.details {
+            problem = problem.with(key, value);
+        }
+        match failure.hint {
+            Some(hint) => problem.hint(hint),
+            None => problem,
+        }
+    }
+}

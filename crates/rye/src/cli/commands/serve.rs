@@ -1,0 +1,35 @@
+//! `rye serve`: serves the engine over HTTP.
+
+use rye_server::{Options, Ready};
+use serde_json::json;
+
+use crate::cli::args::ServeHttpArgs;
+use crate::cli::context::Context;
+use crate::cli::printer::{AlreadyPrinted, Outcome, document};
+
+pub(crate) fn run(args: &ServeHttpArgs, context: &Context) -> Outcome {
+    let options = Options {
+        address: args.addr,
+        public_url: args.public_url.clone(),
+        hosts: args.allow_host.clone(),
+        origins: args.allow_origin.clone(),
+        max_body: usize::from(args.max_body) * 1024 * 1024,
+        sandbox: args.sandbox.map(Into::into),
+        model: args.model.clone(),
+    };
+    rye_server::run(context, options, |ready| announce(ready, context))?;
+    Ok(Box::new(AlreadyPrinted))
+}
+
+/// Tells the user where the server is.
+fn announce(ready: &Ready, context: &Context) {
+    let Ready { url, login } = ready;
+    if context.printer.json {
+        let line = document(json!({ "url": url, "login": login }), None);
+        // A server whose output nobody reads goes on.
+        let _ = context.printer.print_stdout(&line);
+    } else {
+        let text = format!("serving on {url}\nlog in, once and within a minute: {login}\n");
+        context.printer.print_stderr(&text);
+    }
+}
