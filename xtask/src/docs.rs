@@ -37,6 +37,9 @@ const BINARIES: [Binary; 2] = [
 /// Path of the protocol's JSON Schema in the workspace.
 const SCHEMA: &str = "docs/reference/protocol.schema.json";
 
+/// Path of the description of the HTTP API in the workspace.
+const OPENAPI: &str = "docs/reference/openapi.json";
+
 /// Regenerates the references and builds rustdoc; `--check` only compares the references.
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
     match arguments {
@@ -100,6 +103,7 @@ fn references() -> Result<Vec<(&'static str, String)>> {
     }
     all.push((environment::PAGE, environment::page(&build_binary("rye")?)?));
     all.push((SCHEMA, schema()?));
+    all.push((OPENAPI, openapi()?));
     Ok(all)
 }
 
@@ -114,6 +118,18 @@ fn schema() -> Result<String> {
         "schema",
         "--example",
         "schema",
+    ]))
+}
+
+/// The OpenAPI document of the HTTP server.
+fn openapi() -> Result<String> {
+    capture(&mut cargo([
+        "run",
+        "--locked",
+        "--package",
+        "rye-server",
+        "--example",
+        "openapi",
     ]))
 }
 

@@ -84,13 +84,12 @@ pub(crate) fn router(app: App, guard: Arc<Guard>) -> Router {
 
 /// The number of items of a page.
 fn page_size(limit: Option<usize>) -> Result<usize, Problem> {
-    match limit.unwrap_or(PAGE) {
-        limit @ 1..=MAX_PAGE => Ok(limit),
-        _ => {
-            let detail = format!("limit must be from 1 to {MAX_PAGE}");
-            Err(Problem::invalid("invalid_query", detail))
-        }
+    let limit = limit.unwrap_or(PAGE);
+    if (1..=MAX_PAGE).contains(&limit) {
+        return Ok(limit);
     }
+    let detail = format!("limit must be from 1 to {MAX_PAGE}");
+    Err(Problem::invalid("invalid_query", detail))
 }
 
 /// Parses a value in `snake_case` by its serialised name.

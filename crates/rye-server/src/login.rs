@@ -15,7 +15,7 @@ use crate::server::App;
 use crate::tokens::NewToken;
 
 /// How long a login link is valid.
-pub(crate) const LINK_LIFETIME: Duration = Duration::from_secs(60);
+pub(crate) const LINK_LIFETIME: Duration = Duration::from_mins(1);
 
 /// How long a browser stays logged in.
 const COOKIE_LIFETIME: Duration = Duration::from_hours(7 * 24);

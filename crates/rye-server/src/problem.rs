@@ -14,7 +14,10 @@ const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+
 
 /// Why a request failed.
 #[derive(Debug, Clone)]
-pub(crate) struct Problem {
+pub(crate) struct Problem(Box<Details>);
+
+#[derive(Debug, Clone)]
+struct Details {
     status: StatusCode,
     code: &'static str,
     detail: String,
@@ -43,13 +46,13 @@ pub(crate) struct ProblemDocument {
 impl Problem {
     /// A problem with a status and a stable code.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Details {
             status,
             code,
             detail: detail.into(),
             fields: Map::new(),
             headers: Vec::new(),
-        }
+        }))
     }
 
     /// The request is invalid.
@@ -65,7 +68,7 @@ impl Problem {
 
     /// Adds a member.
     pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
-        self.fields.insert(key.to_owned(), value.into());
+        self.0.fields.insert(key.to_owned(), value.into());
         self
     }
 
@@ -76,7 +79,7 @@ impl Problem {
 
     /// Adds a header to the response.
     pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.push((name, value));
+        self.0.headers.push((name, value));
         self
     }
 
@@ -87,19 +90,19 @@ impl Problem {
 
     /// The HTTP status.
     pub(crate) fn status(&self) -> StatusCode {
-        self.status
+        self.0.status
     }
 
     /// The body.
     pub(crate) fn json(&self) -> Value {
         let mut body = json!({
             "type": "about:blank",
-            "title": self.status.canonical_reason().unwrap_or("Error"),
-            "status": self.status.as_u16(),
-            "code": self.code,
-            "detail": self.detail,
+            "title": self.0.status.canonical_reason().unwrap_or("Error"),
+            "status": self.0.status.as_u16(),
+            "code": self.0.code,
+            "detail": self.0.detail,
         });
-        for (key, value) in &self.fields {
+        for (key, value) in &self.0.fields {
             body[key] = value.clone();
         }
         body
@@ -108,13 +111,13 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        if self.status.is_server_error() {
-            tracing::warn!(code = self.code, detail = self.detail, "request failed");
+        if self.0.status.is_server_error() {
+            tracing::warn!(code = self.0.code, detail = self.0.detail, "request failed");
         }
-        let mut response = (self.status, Json(self.json())).into_response();
+        let mut response = (self.0.status, Json(self.json())).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
-        for (name, value) in self.headers {
+        for (name, value) in self.0.headers {
             headers.append(name, value);
         }
         response
@@ -175,7 +178,6 @@ impl From<Failure> for Problem {
             (_, "conflict" | "ambiguous" | "exists" | "in_use") => StatusCode::CONFLICT,
             (_, "disk_full") => StatusCode::INSUFFICIENT_STORAGE,
             (FailureKind::Usage, _) => StatusCode::BAD_REQUEST,
-            (FailureKind::Integrity, _) => StatusCode::UNPROCESSABLE_ENTITY,
             (FailureKind::Permission, _) => StatusCode::FORBIDDEN,
             (FailureKind::GatePending, _) => StatusCode::CONFLICT,
             (FailureKind::TimedOut, _) => StatusCode::GATEWAY_TIMEOUT,

@@ -38,11 +38,12 @@ impl From<Command> for CommandKind {
 /// Aborts, pauses or resumes all threads of a session
 #[utoipa::path(
     post,
+    operation_id = "controlSession",
     path = "/api/sessions/{session}/{command}",
     tag = "control",
     params(
         ("session" = String, Path, description = "Id of the session"),
-        ("command" = Command, Path, description = "What to do"),
+        ("command" = inline(Command), Path, description = "What to do"),
     ),
     responses(
         (status = 204, description = "Done, or stored for the process that holds the session"),
@@ -65,12 +66,13 @@ pub(crate) async fn control_session(
 /// Aborts, pauses or resumes a thread
 #[utoipa::path(
     post,
+    operation_id = "controlThread",
     path = "/api/sessions/{session}/threads/{thread}/{command}",
     tag = "control",
     params(
         ("session" = String, Path, description = "Id of the session"),
         ("thread" = String, Path, description = "Key or id of the thread"),
-        ("command" = Command, Path, description = "What to do"),
+        ("command" = inline(Command), Path, description = "What to do"),
     ),
     responses(
         (status = 204, description = "Done, or stored for the process that holds the session"),

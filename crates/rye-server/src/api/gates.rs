@@ -46,6 +46,7 @@ pub(crate) struct GateList {
 /// Lists gates of all sessions that the caller can see
 #[utoipa::path(
     get,
+    operation_id = "listGates",
     path = "/api/gates",
     tag = "gates",
     params(ListParams),
@@ -90,14 +91,13 @@ pub(super) async fn visible(
     let mut seen = Vec::new();
     for gate in gates {
         let id = &gate.origin.session;
-        let is_visible = match known.get(id) {
-            Some(is_visible) => *is_visible,
-            None => {
-                let session = app.engine().session_data(id).await?;
-                let is_visible = session.is_some_and(|it| who.can_see(&it));
-                known.insert(id.clone(), is_visible);
-                is_visible
-            }
+        let is_visible = if let Some(is_visible) = known.get(id) {
+            *is_visible
+        } else {
+            let session = app.engine().session_data(id).await?;
+            let is_visible = session.is_some_and(|it| who.can_see(&it));
+            known.insert(id.clone(), is_visible);
+            is_visible
         };
         if is_visible {
             seen.push(gate);
@@ -117,6 +117,7 @@ async fn find(app: &App, who: &Principal, id: &str) -> Result<Gate, Problem> {
 /// Returns a gate
 #[utoipa::path(
     get,
+    operation_id = "getGate",
     path = "/api/gates/{gate}",
     tag = "gates",
     params(("gate" = String, Path, description = "Id of the gate")),
@@ -168,6 +169,7 @@ pub(crate) struct DecisionView {
 /// The first decision counts. The same decision again has no effect.
 #[utoipa::path(
     post,
+    operation_id = "decideGate",
     path = "/api/gates/{gate}/decision",
     tag = "gates",
     params(("gate" = String, Path, description = "Id of the gate")),
@@ -273,6 +275,7 @@ pub(crate) struct DecisionResult {
 /// Decides several gates; each succeeds or fails on its own
 #[utoipa::path(
     post,
+    operation_id = "decideGates",
     path = "/api/gates/decisions",
     tag = "gates",
     request_body = NewDecisions,

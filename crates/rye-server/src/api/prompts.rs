@@ -76,6 +76,7 @@ pub(crate) struct AcceptedPrompt {
 /// prompt again has no effect.
 #[utoipa::path(
     post,
+    operation_id = "sendPrompt",
     path = "/api/sessions/{session}/threads/{thread}/prompts",
     tag = "prompts",
     params(
@@ -219,6 +220,7 @@ pub(crate) struct PromptView {
 /// Returns the state of a prompt, and waits for its answer
 #[utoipa::path(
     get,
+    operation_id = "getPrompt",
     path = "/api/prompts/{item}",
     tag = "prompts",
     params(("item" = String, Path, description = "Id of the item"), WaitParams),
@@ -335,6 +337,7 @@ fn is_end(kind: &rye_engine::protocol::EventKind) -> bool {
 /// Removes a waiting prompt from the queue
 #[utoipa::path(
     delete,
+    operation_id = "withdrawPrompt",
     path = "/api/sessions/{session}/queue/{item}",
     tag = "prompts",
     params(
@@ -363,13 +366,12 @@ pub(crate) async fn withdraw(
         .engine()
         .open_session(&session.id, rye_engine::store::Claim::IfFree)
         .await?;
-    match holder.withdraw_prompt(&prompt.thread, &prompt.id).await? {
-        Some(_) => Ok(StatusCode::NO_CONTENT),
-        None => {
-            let detail = "the prompt has started; abort its thread instead";
-            Err(Problem::new(StatusCode::CONFLICT, "prompt_started", detail))
-        }
+    let withdrawn = holder.withdraw_prompt(&prompt.thread, &prompt.id).await?;
+    if withdrawn.is_some() {
+        return Ok(StatusCode::NO_CONTENT);
     }
+    let detail = "the prompt has started; abort its thread instead";
+    Err(Problem::new(StatusCode::CONFLICT, "prompt_started", detail))
 }
 
 #[cfg(test)]

@@ -47,6 +47,7 @@ pub(crate) struct CreateSession {
 /// Creates a session, or returns the existing one with the same id
 #[utoipa::path(
     post,
+    operation_id = "createSession",
     path = "/api/sessions",
     tag = "sessions",
     request_body = CreateSession,
@@ -202,6 +203,7 @@ pub(crate) struct SessionList {
 /// Lists sessions, newest first
 #[utoipa::path(
     get,
+    operation_id = "listSessions",
     path = "/api/sessions",
     tag = "sessions",
     params(ListParams),
@@ -260,6 +262,7 @@ pub(crate) async fn list(
 /// Returns the state of a session
 #[utoipa::path(
     get,
+    operation_id = "getSession",
     path = "/api/sessions/{session}",
     tag = "sessions",
     params(("session" = String, Path, description = "Id of the session")),
@@ -283,6 +286,7 @@ pub(crate) async fn show(
 /// Aborts what runs in it. Fails if another process holds it.
 #[utoipa::path(
     delete,
+    operation_id = "deleteSession",
     path = "/api/sessions/{session}",
     tag = "sessions",
     params(("session" = String, Path, description = "Id of the session")),

@@ -49,6 +49,7 @@ pub(crate) struct EventParams {
 /// there, at any server of this store and after any time.
 #[utoipa::path(
     get,
+    operation_id = "streamEvents",
     path = "/api/sessions/{session}/events",
     tag = "events",
     params(

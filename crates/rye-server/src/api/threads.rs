@@ -25,6 +25,7 @@ pub(crate) struct ThreadList {
 /// Lists the threads of a session
 #[utoipa::path(
     get,
+    operation_id = "listThreads",
     path = "/api/sessions/{session}/threads",
     tag = "sessions",
     params(("session" = String, Path, description = "Id of the session")),
@@ -66,6 +67,7 @@ pub(crate) struct EntryList {
 /// Returns the history of a thread, oldest first
 #[utoipa::path(
     get,
+    operation_id = "listEntries",
     path = "/api/sessions/{session}/threads/{thread}/entries",
     tag = "sessions",
     params(

@@ -97,6 +97,7 @@ impl From<TokenError> for Problem {
 /// Creates a token, whose bounds are at most those of the caller's token
 #[utoipa::path(
     post,
+    operation_id = "createToken",
     path = "/api/tokens",
     tag = "tokens",
     request_body = CreateToken,
@@ -167,6 +168,7 @@ fn is_visible(who: &AccessToken, token: &AccessToken) -> bool {
 /// Lists tokens, oldest first, without their secrets
 #[utoipa::path(
     get,
+    operation_id = "listTokens",
     path = "/api/tokens",
     tag = "tokens",
     responses((status = 200, body = TokenList)),
@@ -185,6 +187,7 @@ pub(crate) async fn list(
 /// Revokes a token
 #[utoipa::path(
     delete,
+    operation_id = "revokeToken",
     path = "/api/tokens/{token}",
     tag = "tokens",
     params(("token" = String, Path, description = "Id of the token")),
@@ -210,6 +213,7 @@ pub(crate) async fn revoke(
 /// Returns the token of the request
 #[utoipa::path(
     get,
+    operation_id = "getOwnToken",
     path = "/api/tokens/self",
     tag = "tokens",
     responses((status = 200, body = TokenView)),
