@@ -144,7 +144,7 @@ impl Pane {
             }
             EventKind::ToolStart { call, tool } => self.start_tool(call, tool),
             EventKind::ToolOutput { call, text } => self.on_tool_output(call, text),
-            EventKind::TurnEnd { reason, .. } => {
+            EventKind::TurnEnd { reason, .. } if reason.ends_turn() => {
                 self.end_turn(*reason);
                 self.status = StatusKind::Idle;
                 self.queued = self.queued.saturating_sub(1);
@@ -381,7 +381,7 @@ impl Pane {
             }));
         }
         match reason {
-            TurnEnd::EndTurn | TurnEnd::Error => {}
+            TurnEnd::EndTurn | TurnEnd::Error | TurnEnd::Withdrawn | TurnEnd::Merged => {}
             TurnEnd::Abort => self.notice("stopped"),
             TurnEnd::Limit => self.notice("stopped at a limit"),
         }

@@ -22,7 +22,7 @@ const SUBSCRIPTION_CAPACITY: usize = 256;
 const FEED_CAPACITY: usize = 1024;
 
 /// How many events are read from the store at once.
-const PAGE: usize = 256;
+pub(crate) const PAGE: usize = 256;
 
 /// An event, with the entry it refers to if that was just committed.
 #[derive(Debug, Clone)]

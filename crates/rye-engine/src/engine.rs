@@ -4,12 +4,15 @@ mod blobs;
 mod budget;
 mod builder;
 mod compaction;
+mod event_stream;
 mod export;
 mod failure;
+mod inbox;
 mod lifecycle;
 mod prompt;
 mod queries;
 mod quiescence;
+mod requests;
 mod reviews;
 mod session;
 mod threads;
@@ -50,7 +53,11 @@ use lillux::redact::Redactor;
 
 pub(crate) use budget::{Budget, ParentBudget};
 pub use builder::{BuildError, Builder};
+pub use event_stream::EventStream;
+use event_stream::Watchers;
+use lifecycle::check_same;
 pub use prompt::{Answer, Prompt, ThreadView};
+pub use requests::WithdrawError;
 pub use session::Session;
 pub use threads::{ThreadChange, ThreadSettings};
 
@@ -95,11 +102,20 @@ pub(crate) struct Inner {
     events_tx: tokio::sync::broadcast::Sender<FeedNotice>,
     /// What the workspaces of the open sessions contain.
     pub(crate) workspaces: Workspaces,
+    /// Whether sessions may be opened here to process what was posted to them.
+    runs_sessions: bool,
+    /// Streams that follow a session.
+    watchers: Watchers,
+    shut_down: CancellationToken,
     /// Locked while a child session is created or closed.
     children: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Inner {
+    fn is_shut_down(&self) -> bool {
+        self.shut_down.is_cancelled()
+    }
+
     /// Verifies the receipt of a decision if the engine requires one; the error is the reason.
     pub(crate) fn check_signature(
         &self,
@@ -628,18 +644,13 @@ impl Engine {
         let posted = store
             .post(session, InboxMessage::Resolve { gate, resolution })
             .await?;
-        if let Some(session) = self.session(session) {
-            match session.drain_inbox().await {
-                // The decision is stored; the host that opens the session next applies it.
-                Err(_) if !session.is_open() => {}
-                drained => drained?,
-            }
-        }
+        self.inner.wake(session).await;
         Ok(posted)
     }
 
     /// Closes all sessions. Unfinished turns continue where the sessions are opened next.
     pub async fn shutdown(&self) -> Result<(), StoreError> {
+        self.inner.shut_down.cancel();
         let sessions = {
             let mut open = self.inner.open.lock();
             let mut sessions: Vec<_> = open.values().cloned().collect();
@@ -655,6 +666,7 @@ impl Engine {
         for session in sessions {
             session.close().await?;
         }
+        self.inner.watchers.notify_all();
         Ok(())
     }
 }
@@ -671,6 +683,10 @@ async fn process_posts(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Re
         let Some(inner) = inner.upgrade() else {
             return;
         };
+        match &ids {
+            Some(id) => inner.watchers.notify(id),
+            None => inner.watchers.notify_all(),
+        }
         let open = {
             let open = inner.open.lock();
             let is_selected = |session: &&Session| ids.as_ref().is_none_or(|id| session.id() == id);

@@ -52,8 +52,8 @@ pub mod transcript;
 pub use bus::{Feed, Filter, MissedEvents, Notice, Subscription};
 pub use child::Child;
 pub use engine::{
-    Answer, BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session,
-    ThreadChange, ThreadSettings, ThreadView,
+    Answer, BuildError, Builder, DecideError, Decision, Engine, EventStream, NewSession, Prompt,
+    Session, ThreadChange, ThreadSettings, ThreadView, WithdrawError,
 };
 pub use follow::{SessionFollower, SessionUpdate};
 pub use futures_util::future::BoxFuture;

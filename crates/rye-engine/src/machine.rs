@@ -134,22 +134,8 @@ impl Machine {
     pub(crate) fn status(&self) -> StatusKind {
         match &self.thread.turn {
             _ if self.live.compacting => StatusKind::Thinking,
-            None if self.prompts.is_empty() => StatusKind::Idle,
-            None => StatusKind::Queued,
             Some(_) if self.is_waiting_at_limit() => StatusKind::BlockedOnDecisionGate,
-            Some(turn) => match &turn.phase {
-                Phase::Model => StatusKind::Thinking,
-                Phase::Tools { calls, .. } => {
-                    let blocked = |call: &Call| matches!(call.state, CallState::Blocked { .. });
-                    let open = |call: &&Call| call.state != CallState::Ended;
-                    let mut open = calls.iter().filter(open).peekable();
-                    if open.peek().is_some() && open.all(blocked) {
-                        StatusKind::BlockedOnDecisionGate
-                    } else {
-                        StatusKind::ToolCalling
-                    }
-                }
-            },
+            _ => stored_status(&self.thread, !self.prompts.is_empty()),
         }
     }
 
@@ -185,6 +171,29 @@ impl Machine {
 
     fn call(&mut self, id: &CallId) -> Option<&mut Call> {
         self.calls().iter_mut().find(|call| call.id == *id)
+    }
+}
+
+/// The status of a thread according to its stored state. `has_prompts`: whether prompts wait or
+/// run.
+pub(crate) fn stored_status(thread: &Thread, has_prompts: bool) -> StatusKind {
+    let Some(turn) = &thread.turn else {
+        return if has_prompts {
+            StatusKind::Queued
+        } else {
+            StatusKind::Idle
+        };
+    };
+    let Phase::Tools { calls, .. } = &turn.phase else {
+        return StatusKind::Thinking;
+    };
+    let blocked = |call: &Call| matches!(call.state, CallState::Blocked { .. });
+    let open = |call: &&Call| call.state != CallState::Ended;
+    let mut open = calls.iter().filter(open).peekable();
+    if open.peek().is_some() && open.all(blocked) {
+        StatusKind::BlockedOnDecisionGate
+    } else {
+        StatusKind::ToolCalling
     }
 }
 

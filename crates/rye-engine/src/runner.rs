@@ -380,7 +380,7 @@ impl Runner {
         Ok(waiting)
     }
 
-    /// Runs an abort, pause or resume command, each posted command once.
+    /// Runs a command, each posted command once.
     async fn run_command(
         &mut self,
         kind: CommandKind,
@@ -397,6 +397,8 @@ impl Runner {
             },
             CommandKind::Pause => Input::Pause,
             CommandKind::Resume => Input::Resume,
+            CommandKind::WithdrawPrompt { prompt } => Input::WithdrawPrompt(prompt),
+            CommandKind::WithdrawGate { gate, reason } => Input::WithdrawGate(gate, reason),
         };
         let input = match posted {
             Some(posted) => Input::PostedCommand(posted, Box::new(input)),

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use rye_protocol::{
-    Archive, Batch, CommandId, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus,
-    ProcessRef, QueuedPrompt, Resolution, Session, SessionId, Thread, ThreadId,
+    Archive, Batch, CommandId, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus, Millis,
+    ProcessRef, PromptId, QueuedPrompt, Resolution, Session, SessionId, Thread, ThreadId,
 };
 use serde::{Deserialize, Serialize};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use crate::BoxFuture;
 use crate::sandbox::SandboxError;
@@ -73,6 +73,15 @@ pub enum StoreError {
     /// The session records a single tool call.
     #[error("session {0} records a run and takes no prompts")]
     SingleCall(SessionId),
+    /// The session is a task, which only its parent prompts.
+    #[error("session {0} is a task and takes prompts only from its parent")]
+    Task(SessionId),
+    /// The session has ended for good.
+    #[error("session {0} has ended and takes no prompts")]
+    Terminated(SessionId),
+    /// The engine was built without what sessions need to run.
+    #[error("session {0} cannot be continued here: this engine runs no sessions")]
+    NotRunHere(SessionId),
     /// The sandbox of the session cannot be opened.
     #[error("{1}")]
     Sandbox(SessionId, SandboxError),
@@ -99,7 +108,13 @@ pub enum StoreError {
 #[derive(Debug, Clone, PartialEq)]
 pub enum InboxMessage {
     /// A prompt to queue.
-    Prompt(Box<QueuedPrompt>),
+    Prompt {
+        /// The prompt. Its thread must exist unless `new_thread` is set.
+        prompt: Box<QueuedPrompt>,
+        /// The thread to create if the session has none with its key. If it has one, the prompt is
+        /// queued there.
+        new_thread: Option<Box<Thread>>,
+    },
     /// A decision.
     Resolve {
         /// The gate that it resolves.
@@ -109,6 +124,16 @@ pub enum InboxMessage {
     },
     /// A command to the host that runs the session.
     Command(SessionCommand),
+}
+
+impl InboxMessage {
+    /// A prompt to an existing thread.
+    pub fn prompt(prompt: QueuedPrompt) -> Self {
+        Self::Prompt {
+            prompt: Box::new(prompt),
+            new_thread: None,
+        }
+    }
 }
 
 /// A command to the host that runs a session.
@@ -134,7 +159,7 @@ impl SessionCommand {
 }
 
 /// What a command does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandKind {
     /// Abort the running turn and clear the queue.
@@ -143,6 +168,18 @@ pub enum CommandKind {
     Pause,
     /// Start again.
     Resume,
+    /// Remove a waiting prompt from the queue. One that has started is not affected.
+    WithdrawPrompt {
+        /// The prompt.
+        prompt: PromptId,
+    },
+    /// Withdraw a pending gate. The tool that opened it gets an error, and the turn continues.
+    WithdrawGate {
+        /// The gate.
+        gate: GateId,
+        /// The cause, for the tool.
+        reason: String,
+    },
 }
 
 /// Result of a post.
@@ -225,8 +262,13 @@ pub trait SessionStore: Send + Sync + 'static {
         post: InboxMessage,
     ) -> StoreFuture<'a, PostOutcome>;
 
-    /// Notifies of sessions that other processes or callers have posted to.
+    /// Notifies of sessions that any process or caller has posted to, and of existing sessions
+    /// that were claimed or released.
     fn subscribe_posts(&self) -> broadcast::Receiver<SessionId>;
+
+    /// Notifies when another process may have committed to any session, for subscribers that
+    /// read the store.
+    fn subscribe_commits(&self) -> watch::Receiver<()>;
 
     /// Commands not yet completed, oldest first. Each stays until a commit
     /// [completes](rye_protocol::Op::CompleteCommand) it.
@@ -240,6 +282,18 @@ pub trait SessionStore: Send + Sync + 'static {
 
     /// Everything stored for a session; `None` if it does not exist.
     fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>>;
+
+    /// A prompt of a session, waiting, running or finished; `None` if it does not exist.
+    fn prompt<'a>(
+        &'a self,
+        session: &'a SessionId,
+        prompt: &'a PromptId,
+    ) -> StoreFuture<'a, Option<QueuedPrompt>>;
+
+    /// Sessions without a live holder that have something to do: commands, prompts that do not
+    /// wait for a decision, or a pending gate whose deadline is not after `before`. Without runs
+    /// and graphs. Tasks are included; their parent runs them.
+    fn due(&self, before: Millis) -> StoreFuture<'_, Vec<SessionId>>;
 
     /// Lists sessions, newest first. An unreadable session is listed with status `error` and the
     /// [reason](Session::unreadable).

@@ -138,7 +138,8 @@ pub(crate) fn run_engine<T>(
     let closing = store.close_handle();
     let outcome = runtime.block_on(async {
         let supervised = Arc::clone(&supervisor);
-        let mut builder = builder_with_store(store, &host_options, models, supervised)?;
+        let builder = builder_with_store(store, &host_options, models, supervised)?;
+        let mut builder = builder.runs_sessions(options.runs_sessions);
         if options.runs_sessions {
             let bridge = bridge(context, supervisor)?;
             let policy = bridge.policy.clone();

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use rye_engine::protocol::{
     ActionId, CHANGE_SET, Entry, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId,
-    TurnEnd,
 };
 use rye_engine::store::StoreError;
 use rye_engine::tool::DRIFT;
@@ -168,13 +167,22 @@ impl Follower<'_> {
                 }
             }
             match (notice.event.kind, notice.event.thread) {
-                (EventKind::TurnEnd { prompt, reason }, Some(thread)) => {
-                    tracker.on_turn_end(&prompt, reason, thread);
-                }
-                (EventKind::PromptMerged { prompt, into }, _) => tracker.on_merged(&prompt, into),
+                (
+                    EventKind::TurnEnd {
+                        prompt,
+                        merged_into: Some(into),
+                        ..
+                    },
+                    _,
+                ) => tracker.on_merged(&prompt, into),
                 // Another prompt may still run in the thread.
-                (EventKind::PromptCancelled { prompt, .. }, _) if tracker.owns(&prompt) => {
-                    return Ok(tracker.finish(TurnEnd::Abort));
+                (EventKind::TurnEnd { prompt, reason, .. }, _)
+                    if tracker.owns(&prompt) && !tracker.has_begun() =>
+                {
+                    return Ok(tracker.finish(reason));
+                }
+                (EventKind::TurnEnd { prompt, reason, .. }, Some(thread)) => {
+                    tracker.on_turn_end(&prompt, reason, thread);
                 }
                 // After the line of its entry. An old gate that is pending is an update of its own.
                 (EventKind::DecisionGate { gate }, _)

@@ -83,12 +83,15 @@ pub enum EventKind {
         /// Outcome of the call.
         status: ResultStatus,
     },
-    /// A turn ended.
+    /// A prompt ended, with or without a turn. Each accepted prompt ends with one such event.
     TurnEnd {
         /// The prompt.
         prompt: PromptId,
         /// Why it ended.
         reason: TurnEnd,
+        /// The prompt that it was merged into, whose turn answers both.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        merged_into: Option<PromptId>,
     },
     /// The history was signed.
     Sealed {
@@ -106,20 +109,6 @@ pub enum EventKind {
         running: Option<PromptId>,
         /// The waiting prompts, in order.
         waiting: Vec<PromptId>,
-    },
-    /// A waiting prompt was removed from the queue; it never gets a turn.
-    PromptCancelled {
-        /// The prompt.
-        prompt: PromptId,
-        /// The cause: `abort` or `withdrawn`.
-        reason: String,
-    },
-    /// A prompt was merged into a waiting one, whose turn answers both.
-    PromptMerged {
-        /// The prompt.
-        prompt: PromptId,
-        /// The prompt that it is a part of now.
-        into: PromptId,
     },
     /// Compaction started.
     CompactionStart,
@@ -290,7 +279,7 @@ pub struct ToolDefinition {
     pub parameters: Value,
 }
 
-/// Why a turn ended.
+/// Why a prompt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -300,10 +289,21 @@ pub enum TurnEnd {
     EndTurn,
     /// An error occurred.
     Error,
-    /// A user aborted it.
+    /// A user aborted it, before or during its turn.
     Abort,
     /// A limit was reached.
     Limit,
+    /// A user withdrew it from the queue.
+    Withdrawn,
+    /// It was merged into a waiting prompt, whose turn answers both.
+    Merged,
+}
+
+impl TurnEnd {
+    /// Whether the prompt may have had a turn, which is over now.
+    pub fn ends_turn(self) -> bool {
+        !matches!(self, Self::Withdrawn | Self::Merged)
+    }
 }
 
 /// The activity of a thread.

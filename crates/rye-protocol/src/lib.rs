@@ -56,7 +56,7 @@ pub use id::{
     CallId, CommandId, EntryId, GateId, IdError, PromptId, SandboxId, SessionId, ThreadId,
     matches_id, short_id,
 };
-pub use queue::{Author, CollectedPrompt, PromptStatus, QueueMode, QueuedPrompt};
+pub use queue::{Author, CollectedPrompt, PromptEnd, PromptStatus, QueueMode, QueuedPrompt};
 pub use risk::{EffectClass, Risk};
 pub use run::{GraphChange, NodeError, NodeOutcome, Run, RunEvent, RunStart, RunStatus};
 #[cfg(feature = "schema")]

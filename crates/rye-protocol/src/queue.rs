@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Limits, Millis, Part, PromptId, SessionId, ThreadId};
+use crate::{EntryId, ErrorInfo, Limits, Millis, Part, PromptId, SessionId, ThreadId, TurnEnd};
 
 /// A prompt: waiting, running or finished.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +60,9 @@ pub struct QueuedPrompt {
     /// Whether it only asks for a review of the changes, without a model call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub review: bool,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<PromptEnd>,
     /// When it was posted.
     pub created_at: Millis,
 }
@@ -92,6 +95,7 @@ impl QueuedPrompt {
             collected_in: None,
             compaction_continue: false,
             review: false,
+            end: None,
             created_at: now,
         }
     }
@@ -100,6 +104,22 @@ impl QueuedPrompt {
     pub fn needs_position(&self) -> bool {
         self.status == PromptStatus::Waiting && self.order == 0
     }
+}
+
+/// How a prompt ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PromptEnd {
+    /// Why it ended.
+    pub reason: TurnEnd,
+    /// The model's last message with text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<EntryId>,
+    /// The error, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorInfo>,
+    /// When it ended.
+    pub at: Millis,
 }
 
 /// A prompt as a part of a collected one.

@@ -151,6 +151,9 @@ pub struct Turn {
     /// Whether the model was already asked to correct its result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub correction_requested: bool,
+    /// The model's last message with text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<EntryId>,
 }
 
 /// Why a history is compacted.

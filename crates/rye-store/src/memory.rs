@@ -14,10 +14,10 @@ use rye_engine::store::{
     SessionSnapshot, SessionStore, StoreError, StoreFuture,
 };
 use rye_protocol::{
-    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
-    matches_id,
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Millis, PromptId, QueuedPrompt,
+    Session, SessionId, ThreadId, matches_id,
 };
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use crate::invariants::{ENTRY, SESSION, not_found};
 use state::{SessionState, State};
@@ -31,6 +31,7 @@ const POSTS_CAPACITY: usize = 1024;
 pub struct MemoryStore {
     state: Mutex<State>,
     posts: broadcast::Sender<SessionId>,
+    commits: watch::Sender<()>,
     clock: Arc<dyn Clock>,
 }
 
@@ -57,6 +58,7 @@ impl MemoryStore {
         Self {
             state: Mutex::default(),
             posts: broadcast::channel(POSTS_CAPACITY).0,
+            commits: watch::Sender::default(),
             clock,
         }
     }
@@ -80,11 +82,19 @@ fn ready<'a, T: Send + 'a>(result: Result<T, StoreError>) -> StoreFuture<'a, T> 
 
 impl SessionStore for MemoryStore {
     fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
-        ready(self.lock().claim(session, claim))
+        let mut state = self.lock();
+        let claimed = state.claim(session, claim);
+        if claimed.is_ok() && state.sessions.contains_key(session) {
+            // An error means that there is no subscriber.
+            let _ = self.posts.send(session.clone());
+        }
+        ready(claimed)
     }
 
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         self.lock().release(lease);
+        // An error means that there is no subscriber.
+        let _ = self.posts.send(lease.session.clone());
         ready(Ok(()))
     }
 
@@ -93,7 +103,11 @@ impl SessionStore for MemoryStore {
     }
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {
-        ready(self.lock().commit(lease, batch, self.clock.now()))
+        let committed = self.lock().commit(lease, batch, self.clock.now());
+        if committed.is_ok() {
+            self.commits.send_replace(());
+        }
+        ready(committed)
     }
 
     fn post<'a>(
@@ -101,7 +115,7 @@ impl SessionStore for MemoryStore {
         session: &'a SessionId,
         post: InboxMessage,
     ) -> StoreFuture<'a, PostOutcome> {
-        let posted = self.lock().post(session, post);
+        let posted = self.lock().post(session, post, self.clock.now());
         if let Ok((_, true)) = posted {
             // An error means that there is no subscriber.
             let _ = self.posts.send(session.clone());
@@ -111,6 +125,26 @@ impl SessionStore for MemoryStore {
 
     fn subscribe_posts(&self) -> broadcast::Receiver<SessionId> {
         self.posts.subscribe()
+    }
+
+    fn subscribe_commits(&self) -> watch::Receiver<()> {
+        self.commits.subscribe()
+    }
+
+    fn prompt<'a>(
+        &'a self,
+        session: &'a SessionId,
+        prompt: &'a PromptId,
+    ) -> StoreFuture<'a, Option<QueuedPrompt>> {
+        self.read(|state| {
+            let session_state = state.sessions.get(session);
+            let stored = session_state.and_then(|it| it.prompts.get(prompt));
+            Ok(stored.map(|stored| QueuedPrompt::clone(&stored.prompt)))
+        })
+    }
+
+    fn due(&self, before: Millis) -> StoreFuture<'_, Vec<SessionId>> {
+        self.read(|state| Ok(state.due(before)))
     }
 
     fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {

@@ -3,8 +3,10 @@
 
 mod commit;
 mod commit_cache;
+mod commit_watch;
 mod diagnose;
 mod document;
+mod due;
 mod error;
 mod events;
 mod file;
@@ -39,10 +41,12 @@ use rye_engine::store::{
     SessionSnapshot, SessionStore, StoreError, StoreFuture,
 };
 use rye_protocol::{
-    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Millis, PromptId, QueuedPrompt,
+    Session, SessionId, ThreadId,
 };
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
+use commit_watch::CommitWatch;
 use error::DbError;
 use inbox::PreparedPost;
 use integrity::FileHealth;
@@ -122,6 +126,7 @@ impl Connection {
 pub struct SqliteStore {
     // Dropped in this order: the last connection, the writer, copies the log into the file.
     reads: ReadPool,
+    commits: CommitWatch,
     access: Access,
     clock: Arc<dyn Clock>,
     path: PathBuf,
@@ -190,6 +195,7 @@ impl SqliteStore {
         );
         Ok(Self {
             reads: ReadPool::new(&path, health),
+            commits: CommitWatch::new(&path),
             access: Access::ReadWrite(WriteHandle {
                 writer: writer.map_err(failed)?,
                 notifier,
@@ -223,6 +229,7 @@ impl SqliteStore {
         };
         Ok(Self {
             reads: ReadPool::read_only(&path),
+            commits: CommitWatch::new(&path),
             access: Access::ReadOnly {
                 reason,
                 posts: broadcast::channel(1).0,
@@ -263,6 +270,14 @@ impl SqliteStore {
         read.await
     }
 
+    /// Looks up which holders of leases are alive.
+    fn lease_holder(&self) -> Result<Arc<LeaseHolder>, StoreError> {
+        match &self.access {
+            Access::ReadWrite(handle) => Ok(Arc::clone(&handle.holder)),
+            Access::ReadOnly { .. } => LeaseHolder::new(&self.path).map(Arc::new),
+        }
+    }
+
     fn write_handle(&self) -> Result<&WriteHandle, StoreError> {
         match &self.access {
             Access::ReadWrite(handle) => Ok(handle),
@@ -273,7 +288,8 @@ impl SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // The listener closes its connection before the writer.
+        // The listeners close their connections before the writer.
+        self.commits.stop();
         if let Access::ReadWrite(WriteHandle { notifier, .. }) = &self.access {
             notifier.stop();
         }
@@ -300,26 +316,42 @@ macro_rules! write_handle {
 
 impl SessionStore for SqliteStore {
     fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
-        let WriteHandle { writer, holder, .. } = write_handle!(self);
-        let (holder, id) = (Arc::clone(holder), session.clone());
-        writer.write(session, move |db| Ok(holder.claim(db, &id, claim)?.into()))
+        let WriteHandle {
+            writer,
+            holder,
+            notifier,
+        } = write_handle!(self);
+        let (holder, notifier, id) = (Arc::clone(holder), Arc::clone(notifier), session.clone());
+        writer.write(session, move |db| {
+            let value = holder.claim(db, &id, claim)?;
+            // A session that is about to be created has no subscribers.
+            let exists = rows::session(db, &id)?.is_some();
+            if exists {
+                notifier.record_post(db, &id)?;
+            }
+            let notify = exists.then_some(id);
+            Ok(JobOutput { value, notify })
+        })
     }
 
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         let own = lease.clone();
-        let writer = &write_handle!(self).writer;
+        let WriteHandle {
+            writer, notifier, ..
+        } = write_handle!(self);
+        let notifier = Arc::clone(notifier);
         writer.write(&lease.session, move |db| {
-            Ok(lease::release(db, &own)?.into())
+            lease::release(db, &own)?;
+            notifier.record_post(db, &own.session)?;
+            let notify = Some(own.session);
+            Ok(JobOutput { value: (), notify })
         })
     }
 
     fn holders<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Holder>> {
-        let holder = match &self.access {
-            Access::ReadWrite(handle) => Arc::clone(&handle.holder),
-            Access::ReadOnly { .. } => match LeaseHolder::new(&self.path) {
-                Ok(holder) => Arc::new(holder),
-                Err(error) => return refused(error),
-            },
+        let holder = match self.lease_holder() {
+            Ok(holder) => holder,
+            Err(error) => return refused(error),
         };
         let session = session.cloned();
         self.reads
@@ -345,13 +377,13 @@ impl SessionStore for SqliteStore {
         let WriteHandle {
             writer, notifier, ..
         } = write_handle!(self);
-        let (id, notifier) = (session.clone(), Arc::clone(notifier));
+        let (id, notifier, now) = (session.clone(), Arc::clone(notifier), self.clock.now());
         let post = match PreparedPost::new(post) {
             Ok(post) => post,
             Err(error) => return refused(error),
         };
         writer.write(session, move |db| {
-            let (value, changed) = inbox::post(db, &id, &post)?;
+            let (value, changed) = inbox::post(db, &id, &post, now)?;
             if changed {
                 notifier.record_post(db, &id)?;
             }
@@ -369,6 +401,28 @@ impl SessionStore for SqliteStore {
             }) => notifier.subscribe(|| writer.query(notifier::last_post)),
             Access::ReadOnly { posts, .. } => posts.subscribe(),
         }
+    }
+
+    fn subscribe_commits(&self) -> watch::Receiver<()> {
+        self.commits.subscribe()
+    }
+
+    fn prompt<'a>(
+        &'a self,
+        session: &'a SessionId,
+        prompt: &'a PromptId,
+    ) -> StoreFuture<'a, Option<QueuedPrompt>> {
+        let (session, prompt) = (session.clone(), prompt.clone());
+        self.reads
+            .read(move |db| queries::prompt(db, &session, &prompt))
+    }
+
+    fn due(&self, before: Millis) -> StoreFuture<'_, Vec<SessionId>> {
+        let holder = match self.lease_holder() {
+            Ok(holder) => holder,
+            Err(error) => return refused(error),
+        };
+        self.reads.read(move |db| due::due(db, &holder, before))
     }
 
     fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {

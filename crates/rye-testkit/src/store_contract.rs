@@ -17,6 +17,7 @@
 //! open a store, add a second handle with [`Subject::with_other`]; the tests then use both.
 
 pub mod commits;
+pub mod due;
 pub mod gates;
 pub mod leases;
 pub mod posts;
@@ -125,6 +126,10 @@ macro_rules! store_contract {
                 commands_are_returned_to_the_holder_only
                 subscribers_are_notified_of_posts
                 subscribers_are_notified_of_every_session
+                prompt_to_a_new_thread_creates_it_once
+                thread_keys_are_unique_within_a_session
+                subscribers_are_notified_of_claims_and_releases
+                subscribers_are_notified_of_commits
             }
             prompts {
                 prompts_are_found_regardless_of_the_order_of_their_ids
@@ -132,6 +137,13 @@ macro_rules! store_contract {
                 removed_prompt_can_be_posted_again
                 one_batch_can_change_prompts_of_several_threads
                 prompt_is_found_after_a_long_turn
+                prompt_is_read_alone_also_after_its_end
+            }
+            due {
+                sessions_with_unfinished_work_are_due_while_nobody_holds_them
+                session_that_waits_for_a_decision_is_due_at_the_deadline
+                idle_paused_and_ended_sessions_are_not_due
+                posted_messages_make_a_session_due
             }
             gates {
                 first_decision_wins

@@ -9,9 +9,10 @@ use rye_engine::store::{
     SessionSnapshot, SessionStore, StoreFuture,
 };
 use rye_protocol::{
-    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Millis, PromptId, QueuedPrompt,
+    Session, SessionId, ThreadId,
 };
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 /// What to do around the operations that write. By default, they are forwarded.
 pub trait StoreWrapper: Send + Sync + 'static {
@@ -88,6 +89,22 @@ impl<W: StoreWrapper> SessionStore for WrappedStore<W> {
 
     fn subscribe_posts(&self) -> broadcast::Receiver<SessionId> {
         self.store.subscribe_posts()
+    }
+
+    fn subscribe_commits(&self) -> watch::Receiver<()> {
+        self.store.subscribe_commits()
+    }
+
+    fn prompt<'a>(
+        &'a self,
+        session: &'a SessionId,
+        prompt: &'a PromptId,
+    ) -> StoreFuture<'a, Option<QueuedPrompt>> {
+        self.store.prompt(session, prompt)
+    }
+
+    fn due(&self, before: Millis) -> StoreFuture<'_, Vec<SessionId>> {
+        self.store.due(before)
     }
 
     fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {

@@ -85,7 +85,7 @@ async fn run(args: Args, context: ToolContext) -> Result<ToolOutput, ToolError> 
             answer,
             "the task reached a limit",
         )),
-        TurnEnd::Abort => Err(task_error(
+        TurnEnd::Abort | TurnEnd::Withdrawn | TurnEnd::Merged => Err(task_error(
             ErrorCode::Denied,
             answer,
             "the task was aborted",
@@ -95,7 +95,8 @@ async fn run(args: Args, context: ToolContext) -> Result<ToolOutput, ToolError> 
 }
 
 fn task_error(code: ErrorCode, answer: rye_engine::Answer, default: &str) -> ToolError {
-    let mut message = answer.error.unwrap_or_else(|| default.to_owned());
+    let error = answer.error.map(|error| error.message);
+    let mut message = error.unwrap_or_else(|| default.to_owned());
     if !answer.text.is_empty() {
         message = format!("{message}. Its last output: {}", answer.text);
     }

@@ -27,7 +27,9 @@ impl App {
         if let Some(pane) = panes.find(|pane| pane.id == event.thread) {
             pane.on_event(&event.kind, entry);
         }
-        if let EventKind::TurnEnd { .. } = event.kind {
+        if let EventKind::TurnEnd { reason, .. } = event.kind
+            && reason.ends_turn()
+        {
             self.workspace_changed = true;
             if !self.panes.iter().any(Pane::is_busy) {
                 self.alert = Some("the agent is done".to_owned());

@@ -22,13 +22,13 @@ struct Deltas {
 
 /// Whether an event ends a message, call or turn, or starts it over.
 pub(super) fn ends(kind: &EventKind) -> bool {
-    matches!(
-        kind,
-        EventKind::MessageEnd { .. }
-            | EventKind::ToolEnd { .. }
-            | EventKind::TurnEnd { .. }
-            | EventKind::ModelRetry { .. }
-    )
+    match kind {
+        EventKind::MessageEnd { .. } | EventKind::ToolEnd { .. } | EventKind::ModelRetry { .. } => {
+            true
+        }
+        EventKind::TurnEnd { reason, .. } => reason.ends_turn(),
+        _ => false,
+    }
 }
 
 impl InFlightMessages {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use lillux::keys::{PublicKey, SigningKey};
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
+use super::event_stream::Watchers;
 use super::{DecisionKeys, Engine, Inner, process_posts};
 use crate::blob::BlobStore;
 use crate::changes::Workspaces;
@@ -61,6 +63,7 @@ pub struct Builder {
     prompt_on_limit: bool,
     policy: Policy,
     calls: CallLimits,
+    is_passive: bool,
 }
 
 impl Builder {
@@ -209,6 +212,14 @@ impl Builder {
         self
     }
 
+    /// Whether sessions run in this engine; true by default. Otherwise it only reads and writes
+    /// records: it does not open sessions to process what is posted to them.
+    #[must_use]
+    pub fn runs_sessions(mut self, runs_sessions: bool) -> Self {
+        self.is_passive = !runs_sessions;
+        self
+    }
+
     /// Builds the engine. Must be called within a Tokio runtime.
     pub fn build(self) -> Result<Engine, BuildError> {
         let store = self.store.ok_or(BuildError::Missing("store"))?;
@@ -246,6 +257,9 @@ impl Builder {
             events_tx: crate::bus::feed_channel(),
             open_locks: Mutex::default(),
             workspaces: Workspaces::default(),
+            runs_sessions: !self.is_passive,
+            watchers: Watchers::default(),
+            shut_down: CancellationToken::new(),
             children: Arc::default(),
         });
         tokio::spawn(process_posts(

@@ -41,6 +41,8 @@ impl Inner {
     fn register(&self, session: Session) -> Session {
         let mut open = self.open.lock();
         open.insert(session.id().clone(), session.clone());
+        drop(open);
+        self.watchers.notify(session.id());
         session
     }
 
@@ -128,7 +130,7 @@ impl Inner {
     }
 
     /// Like [`sandbox_of`](Self::sandbox_of), and releases the session if it fails.
-    async fn sandbox_of_claimed(
+    pub(super) async fn sandbox_of_claimed(
         &self,
         lease: &Lease,
         data: &SessionData,
@@ -151,18 +153,30 @@ impl Inner {
         let is_child = parent.is_some();
         let OpenSandbox { sandbox, .. } = self.sandbox_of_claimed(&lease, &record.session).await?;
         let session = Session::new(self, lease, record.session.clone(), sandbox, parent);
+        // Until the stored threads are started, nobody else may start one.
+        let creating_thread = session.inner.creating_thread.lock().await;
         // A repeated tool call looks up its session.
-        let session = self.register(session);
+        self.register(session.clone());
         let start = async {
             session.clear_failure().await?;
-            session.restore(record).await
+            // Commands posted while no host ran are applied before anything continues.
+            let shared = session.shared();
+            let commands = shared.store.pending_commands(&shared.lease).await?;
+            if !commands.is_empty() {
+                session.suspend();
+            }
+            session.restore(record).await?;
+            drop(creating_thread);
+            session.drain_inbox().await?;
+            if !commands.is_empty() {
+                session.end_suspension()?;
+            }
+            Ok(())
         };
         if let Err(error) = start.await {
             session.close().await?;
             return Err(error);
         }
-        // Commands posted while no host ran.
-        session.drain_inbox().await?;
         Ok(RestoredSession {
             session,
             tasks,
@@ -224,7 +238,7 @@ impl Inner {
 
     /// Marks a session as terminated and closes it.
     pub(crate) async fn terminate(&self, session: &Session) -> Result<(), StoreError> {
-        session.set_status(SessionStatus::Terminated).await?;
+        session.set_status(SessionStatus::Terminated, None).await?;
         session.close().await?;
         self.open.lock().remove(session.id());
         Ok(())
@@ -268,7 +282,10 @@ struct RestoredSession {
 }
 
 /// Whether an existing session is the requested one.
-fn check_same(existing: &SessionData, requested: &SessionData) -> Result<(), StoreError> {
+pub(super) fn check_same(
+    existing: &SessionData,
+    requested: &SessionData,
+) -> Result<(), StoreError> {
     let is_same = existing.user_id == requested.user_id
         && existing.org_id == requested.org_id
         && existing.purpose == requested.purpose

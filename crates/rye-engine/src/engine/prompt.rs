@@ -1,15 +1,15 @@
 //! Prompts and their answers.
 
 use rye_protocol::{
-    Author, EntryKind, EventKind, Limits, Part, PromptId, PromptStatus, QueueMode, QueuedPrompt,
-    Role, StatusKind, ThreadId, TurnEnd,
+    Author, EntryKind, ErrorInfo, EventKind, Limits, Part, PromptId, PromptStatus, QueueMode,
+    QueuedPrompt, SessionId, StatusKind, ThreadId, TurnEnd,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Session;
 use crate::runner::ThreadCommand;
-use crate::store::StoreError;
+use crate::store::{SessionStore, StoreError};
 
 /// A thread of an open session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,8 +60,32 @@ pub struct Answer {
     pub text: String,
     /// The structured result, if the prompt has a schema and the result is valid.
     pub result: Option<Value>,
-    /// The error message, if the turn failed.
-    pub error: Option<String>,
+    /// The error, if the turn failed.
+    pub error: Option<ErrorInfo>,
+}
+
+impl Prompt {
+    /// Fills in a new queued prompt. `mode` is that of the thread.
+    pub(super) fn into_queued(self, new: QueuedPrompt, mode: QueueMode) -> QueuedPrompt {
+        QueuedPrompt {
+            id: self.id.unwrap_or_else(|| new.id.clone()),
+            content: self.content,
+            attachments: self.attachments,
+            author: self.author,
+            reply_to: self.reply_to,
+            model: self.model,
+            role: self.role,
+            limits: self.limits,
+            mode: if self.review {
+                QueueMode::Followup
+            } else {
+                self.mode.unwrap_or(mode)
+            },
+            review: self.review,
+            result_schema: self.schema,
+            ..new
+        }
+    }
 }
 
 impl<T: Into<String>> From<T> for Prompt {
@@ -75,49 +99,22 @@ impl<T: Into<String>> From<T> for Prompt {
 
 impl Session {
     /// Waits until a prompt's turn has ended, and returns its outcome. A prompt that was merged
-    /// into another one has that one's outcome; one that was removed from the queue is aborted.
+    /// into another one has that one's outcome.
     pub async fn wait_for_answer(&self, prompt: &PromptId) -> Result<Answer, StoreError> {
-        let mut events = self.subscribe(0);
-        let mut prompt = prompt.clone();
-        let mut error = None;
-        while let Some(notice) = events.next().await? {
-            match notice.event.kind {
-                EventKind::Error { error: failure }
-                    if failure.ids.prompt.as_ref() == Some(&prompt) =>
-                {
-                    error = Some(failure.message);
+        let shared = self.shared();
+        let mut events = self.subscribe(self.last_event().await?);
+        loop {
+            if let Some(answer) = stored_answer(&*shared.store, self.id(), prompt).await? {
+                return Ok(answer);
+            }
+            loop {
+                match events.next().await? {
+                    Some(notice) if is_turn_end(&notice.event.kind) => break,
+                    Some(_) => {}
+                    None => return Err(self.close_reason()),
                 }
-                EventKind::TurnEnd {
-                    prompt: ended,
-                    reason,
-                } if ended == prompt => {
-                    let thread = notice.event.thread.as_ref();
-                    let (text, result) = self.last_text(thread, &prompt).await?;
-                    return Ok(Answer {
-                        reason,
-                        text,
-                        result,
-                        error,
-                    });
-                }
-                EventKind::PromptMerged {
-                    prompt: merged,
-                    into,
-                } if merged == prompt => prompt = into,
-                EventKind::PromptCancelled {
-                    prompt: cancelled, ..
-                } if cancelled == prompt => {
-                    return Ok(Answer {
-                        reason: TurnEnd::Abort,
-                        text: String::new(),
-                        result: None,
-                        error,
-                    });
-                }
-                _ => {}
             }
         }
-        Err(self.close_reason())
     }
 
     /// Waiting prompts of a thread, in queue order.
@@ -151,26 +148,43 @@ impl Session {
         self.send(&running, ThreadCommand::WithdrawPrompt { prompt, reply })?;
         answer.await.map_err(|_| self.close_reason())?
     }
+}
 
-    /// The model's last text for a prompt, and its structured result.
-    async fn last_text(
-        &self,
-        thread: Option<&ThreadId>,
-        prompt: &PromptId,
-    ) -> Result<(String, Option<Value>), StoreError> {
-        let Some(thread) = thread else {
-            return Ok((String::new(), None));
-        };
-        let entries = self.entries(thread, None, usize::MAX).await?;
-        let own = entries.iter().rev();
-        let own = own.filter(|entry| entry.prompt.as_ref() == Some(prompt));
-        let mut texts = own.filter_map(|entry| match &entry.kind {
-            EntryKind::Message(message) if message.role == Role::Assistant => {
-                Some((message.content(), message.result.clone()))
-            }
-            _ => None,
-        });
-        let last = texts.find(|(text, _)| !text.is_empty());
-        Ok(last.unwrap_or_default())
-    }
+pub(super) fn is_turn_end(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::TurnEnd { .. })
+}
+
+/// The outcome of a prompt, or of the one that it was merged into; `None` if it has not ended.
+pub(super) async fn stored_answer(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    prompt: &PromptId,
+) -> Result<Option<Answer>, StoreError> {
+    let mut id = prompt.clone();
+    let end = loop {
+        let stored = store.prompt(session, &id).await?;
+        let stored = stored.ok_or_else(|| StoreError::NotFound {
+            kind: "prompt",
+            id: id.to_string(),
+        })?;
+        match (stored.collected_in, stored.end) {
+            (Some(into), _) => id = into,
+            (None, Some(end)) => break end,
+            (None, None) => return Ok(None),
+        }
+    };
+    let entry = match &end.answer {
+        Some(entry) => store.entry(session, entry).await?,
+        None => None,
+    };
+    let (text, result) = match entry.map(|entry| entry.kind) {
+        Some(EntryKind::Message(message)) => (message.content(), message.result),
+        _ => (String::new(), None),
+    };
+    Ok(Some(Answer {
+        reason: end.reason,
+        text,
+        result,
+        error: end.error,
+    }))
 }

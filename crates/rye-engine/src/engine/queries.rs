@@ -15,7 +15,7 @@ const MAX_SEARCHED: usize = 20;
 impl Engine {
     /// Whether a live process holds a session.
     pub async fn is_held(&self, id: &SessionId) -> Result<bool, StoreError> {
-        Ok(!self.inner.store.holders(Some(id)).await?.is_empty())
+        self.inner.is_held(id).await
     }
 
     /// The live processes that hold sessions.

@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 use super::{Budget, Inner, ParentBudget, Prompt, Shared, ThreadChange, ThreadView};
 use crate::audit;
 use crate::bus::{Bus, Notice, Subscription};
-use crate::machine::{Machine, PostedCommand};
+use crate::machine::Machine;
 use crate::runner::{Runner, ThreadCommand};
 use crate::sandbox::Sandbox;
-use crate::store::{CommandKind, InboxMessage, Lease, SessionCommand, SessionSnapshot, StoreError};
+use crate::store::{CommandKind, InboxMessage, Lease, SessionSnapshot, StoreError};
 
 /// Key of the thread for prompts that name none.
 pub(crate) const DEFAULT: &str = "default";
@@ -26,16 +26,16 @@ pub(crate) const DEFAULT: &str = "default";
 /// An open session. Cheap to clone; all clones share one session.
 #[derive(Clone)]
 pub struct Session {
-    inner: Arc<OpenSession>,
+    pub(super) inner: Arc<OpenSession>,
 }
 
-struct OpenSession {
-    shared: Arc<Shared>,
+pub(super) struct OpenSession {
+    pub(super) shared: Arc<Shared>,
     threads: Mutex<HashMap<String, ThreadHandle>>,
-    /// Locked while a thread is created, so that each key has one thread.
-    creating_thread: tokio::sync::Mutex<()>,
+    /// Locked while a thread is created, so that each is started once.
+    pub(super) creating_thread: tokio::sync::Mutex<()>,
     /// Locked while the inbox is drained, so that each command is applied once.
-    draining_inbox: tokio::sync::Mutex<()>,
+    pub(super) draining_inbox: tokio::sync::Mutex<()>,
 }
 
 /// Handle of a running thread.
@@ -215,6 +215,17 @@ impl Session {
         self.inner.shared.paused.store(true, Ordering::Release);
     }
 
+    /// Lets threads start new work again, unless the session is paused.
+    pub(super) fn end_suspension(&self) -> Result<(), StoreError> {
+        let is_paused = self.status() == SessionStatus::Paused;
+        let shared = &self.inner.shared;
+        shared.paused.store(is_paused, Ordering::Release);
+        for running in self.all_threads() {
+            self.send(&running, ThreadCommand::Wake)?;
+        }
+        Ok(())
+    }
+
     /// Queues a prompt and returns its id once it is committed.
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<PromptId, StoreError> {
         let prompt = prompt.into();
@@ -242,7 +253,7 @@ impl Session {
     ) -> Result<PromptId, StoreError> {
         let id = prompt.id.clone();
         let shared = &self.inner.shared;
-        let post = InboxMessage::Prompt(Box::new(prompt));
+        let post = InboxMessage::prompt(prompt);
         shared.store.post(self.id(), post).await?;
         self.drain_inbox().await?;
         self.barrier(running).await?;
@@ -340,99 +351,17 @@ impl Session {
         !shared.closed.is_cancelled() && shared.check_failure().is_ok()
     }
 
-    /// Processes messages that were posted to the store.
-    pub(super) async fn drain_inbox(&self) -> Result<(), StoreError> {
-        let shared = &self.inner.shared;
-        let _guard = self.inner.draining_inbox.lock().await;
-        let commands = shared.store.pending_commands(&shared.lease).await?;
-        let record = shared.store.snapshot(self.id()).await?;
-        let Some(record) = record else {
-            return Ok(());
-        };
-        // Publish the posted events before their consequences.
-        shared.bus.notify_external_write();
-        for gate in record
-            .gates
-            .into_iter()
-            .filter(|gate| !gate.status.is_pending())
-        {
-            if let Some(running) = self.thread_by_id(&gate.origin.thread) {
-                self.send(&running, ThreadCommand::GateClosed(Box::new(gate)))?;
-            }
-        }
-        for prompt in record
-            .prompts
-            .into_iter()
-            .filter(QueuedPrompt::needs_position)
-        {
-            if let Some(running) = self.thread_by_id(&prompt.thread) {
-                self.send(&running, ThreadCommand::PostedPrompt(Box::new(prompt)))?;
-            }
-        }
-        for command in commands {
-            self.run_command(command).await?;
-        }
-        Ok(())
-    }
-
-    /// Sends a posted command to its threads. It stays in the store until all have applied it.
-    async fn run_command(&self, command: SessionCommand) -> Result<(), StoreError> {
-        let named = command.thread.as_ref();
-        let mut threads = self.all_threads();
-        threads.retain(|it| named.is_none_or(|id| it.id == *id));
-        let is_only_thread = threads.len() == 1;
-        let posted = PostedCommand {
-            id: command.id.clone(),
-            is_only_thread,
-        };
-        self.send_to_all(threads, command.kind, Some(&posted))
-            .await?;
-        if is_only_thread {
-            return Ok(());
-        }
-        let shared = &self.inner.shared;
-        let mut batch = Batch::default();
-        batch.push(Op::CompleteCommand(command.id));
-        shared.store.commit(&shared.lease, batch).await.map(drop)
-    }
-
-    /// Sends a command to one thread or to all.
-    async fn command(&self, thread: Option<&str>, kind: CommandKind) -> Result<(), StoreError> {
-        let threads = match thread {
-            Some(key) => vec![self.thread_by_key(key)?],
-            None => self.all_threads(),
-        };
-        self.send_to_all(threads, kind, None).await
-    }
-
-    /// Sends a command to threads and waits until they have applied it.
-    async fn send_to_all(
-        &self,
-        threads: Vec<ThreadHandle>,
-        kind: CommandKind,
-        posted: Option<&PostedCommand>,
-    ) -> Result<(), StoreError> {
-        let mut answers = Vec::new();
-        for running in threads {
-            let (reply, answer) = oneshot::channel();
-            let posted = posted.cloned();
-            let command = ThreadCommand::Command {
-                kind,
-                posted,
-                reply,
-            };
-            self.send(&running, command)?;
-            answers.push(answer);
-        }
-        for answer in answers {
-            answer.await.map_err(|_| self.close_reason())??;
-        }
-        Ok(())
-    }
-
     /// Sets the status of this session and its open children.
     async fn set_status_recursive(&self, status: SessionStatus) -> Result<(), StoreError> {
-        self.set_status(status).await?;
+        self.set_status(status, None).await?;
+        self.set_status_of_children(status).await
+    }
+
+    /// Sets the status of the open children of this session.
+    pub(super) async fn set_status_of_children(
+        &self,
+        status: SessionStatus,
+    ) -> Result<(), StoreError> {
         let engine = self.inner.shared.engine.upgrade();
         for child in engine
             .map(|engine| engine.open_children(self.id()))
@@ -451,10 +380,10 @@ impl Session {
         self.change_data_with(None, change).await
     }
 
-    /// The same, together with an event.
+    /// The same, together with another operation.
     pub(super) async fn change_data_with(
         &self,
-        event: Option<Op>,
+        op: Option<Op>,
         change: impl FnOnce(&mut SessionData),
     ) -> Result<(), StoreError> {
         let shared = &self.inner.shared;
@@ -465,16 +394,22 @@ impl Session {
         let data = Arc::new(data);
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Arc::clone(&data)));
-        batch.ops.extend(event);
+        batch.ops.extend(op);
         batch.ops.extend(shared.seal_rows(&batch));
         shared.store.commit(&shared.lease, batch).await?;
         shared.set_data(data);
         Ok(())
     }
 
-    pub(super) async fn set_status(&self, status: SessionStatus) -> Result<(), StoreError> {
+    /// Sets the status, and applies an operation in the same commit.
+    pub(super) async fn set_status(
+        &self,
+        status: SessionStatus,
+        op: Option<Op>,
+    ) -> Result<(), StoreError> {
         let shared = &self.inner.shared;
-        self.change_data(|data| data.status = status).await?;
+        self.change_data_with(op, |data| data.status = status)
+            .await?;
         let paused = status == SessionStatus::Paused;
         shared.paused.store(paused, Ordering::Release);
         for running in self.all_threads() {
@@ -494,10 +429,20 @@ impl Session {
         let thread = Thread::new(self.id().clone(), key, now);
         let mut batch = Batch::default();
         batch.push(Op::PutThread(Arc::new(thread.clone())));
-        let key = key.to_owned();
-        let kind = EventKind::ThreadStart { key };
+        let kind = EventKind::ThreadStart {
+            key: key.to_owned(),
+        };
         batch.push_event(&thread.id, kind.clone());
-        let number = shared.store.commit(&shared.lease, batch).await?;
+        let committed = shared.store.commit(&shared.lease, batch).await;
+        if let Err(StoreError::Conflict { .. }) = committed {
+            // A posted prompt has created it.
+            let record = shared.store.snapshot(self.id()).await?;
+            let threads = record.map(|record| record.threads).unwrap_or_default();
+            if let Some(thread) = threads.into_iter().find(|it| it.key == key) {
+                return self.start_thread(thread, Vec::new(), Vec::new()).await;
+            }
+        }
+        let number = committed?;
         let event = Event {
             sequence: Some(number),
             session: self.id().clone(),
@@ -510,7 +455,7 @@ impl Session {
     }
 
     /// Starts a thread's runner.
-    async fn start_thread(
+    pub(super) async fn start_thread(
         &self,
         thread: Thread,
         prompts: Vec<QueuedPrompt>,
@@ -550,24 +495,8 @@ impl Session {
     fn queued_prompt(&self, prompt: Prompt, running: &ThreadHandle) -> QueuedPrompt {
         let (session, thread) = (self.id().clone(), running.id.clone());
         let now = self.inner.shared.clock.now();
-        let new = QueuedPrompt::new(session, thread, prompt.content, now);
-        QueuedPrompt {
-            id: prompt.id.unwrap_or_else(|| new.id.clone()),
-            attachments: prompt.attachments,
-            author: prompt.author,
-            reply_to: prompt.reply_to,
-            model: prompt.model,
-            role: prompt.role,
-            limits: prompt.limits,
-            mode: if prompt.review {
-                QueueMode::Followup
-            } else {
-                prompt.mode.unwrap_or(running.mode)
-            },
-            review: prompt.review,
-            result_schema: prompt.schema,
-            ..new
-        }
+        let new = QueuedPrompt::new(session, thread, String::new(), now);
+        prompt.into_queued(new, running.mode)
     }
 
     /// Updates the handle after a committed change.
@@ -596,7 +525,7 @@ impl Session {
             .find(|running| running.id == *id)
     }
 
-    fn all_threads(&self) -> Vec<ThreadHandle> {
+    pub(super) fn all_threads(&self) -> Vec<ThreadHandle> {
         let threads = self.inner.threads.lock();
         threads.values().cloned().collect()
     }

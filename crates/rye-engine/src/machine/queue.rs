@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rye_protocol::{
-    Author, CollectedPrompt, EntryKind, EventKind, Message, Op, Part, PromptId, PromptStatus,
-    QueueMode, QueuedPrompt, Role, Synthetic,
+    Author, CollectedPrompt, EntryKind, EventKind, Message, Op, Part, PromptEnd, PromptId,
+    PromptStatus, QueueMode, QueuedPrompt, Role, Synthetic, TurnEnd,
 };
 
 use super::Step;
@@ -62,9 +62,11 @@ impl Step<'_> {
         // A posted prompt is stored already and must not wait as well.
         prompt.status = PromptStatus::Done;
         prompt.collected_in = Some(open.id.clone());
-        let merged = EventKind::PromptMerged {
+        prompt.end = Some(self.end_without_turn(TurnEnd::Merged));
+        let merged = EventKind::TurnEnd {
             prompt: prompt.id.clone(),
-            into: open.id.clone(),
+            reason: TurnEnd::Merged,
+            merged_into: Some(open.id.clone()),
         };
         self.out.batch.push(Op::PutPrompt(Arc::new(prompt)));
         self.out.batch.push(Op::PutPrompt(open.share()));
@@ -87,30 +89,42 @@ impl Step<'_> {
 
     /// Removes a waiting prompt.
     pub(super) fn withdraw(&mut self, id: &PromptId) {
-        let Some(mut prompt) = self.machine.waiting(id).cloned() else {
+        let Some(prompt) = self.machine.waiting(id).cloned() else {
             return;
         };
         self.machine.prompts.retain(|it| it.id != *id);
-        prompt.status = PromptStatus::Aborted;
-        self.out.batch.push(Op::PutPrompt(prompt.share()));
-        self.emit_cancelled(id.clone(), "withdrawn");
+        self.remove_from_queue(prompt, TurnEnd::Withdrawn);
         self.emit_queue_state();
     }
 
     /// Aborts all waiting prompts.
     pub(super) fn clear_queue(&mut self) {
-        for mut prompt in std::mem::take(&mut self.machine.prompts) {
-            prompt.status = PromptStatus::Aborted;
-            self.out.batch.push(Op::PutPrompt(prompt.share()));
-            self.emit_cancelled(prompt.id.clone(), "abort");
+        for prompt in std::mem::take(&mut self.machine.prompts) {
+            self.remove_from_queue(prompt, TurnEnd::Abort);
         }
         self.emit_queue_state();
     }
 
-    /// Publishes that a prompt gets no turn, for callers that wait for its outcome.
-    fn emit_cancelled(&mut self, prompt: PromptId, reason: &str) {
-        let reason = reason.to_owned();
-        self.emit(EventKind::PromptCancelled { prompt, reason });
+    /// Ends a prompt that gets no turn.
+    fn remove_from_queue(&mut self, mut prompt: CowArc<QueuedPrompt>, reason: TurnEnd) {
+        prompt.status = PromptStatus::Aborted;
+        prompt.end = Some(self.end_without_turn(reason));
+        self.out.batch.push(Op::PutPrompt(prompt.share()));
+        self.emit(EventKind::TurnEnd {
+            prompt: prompt.id.clone(),
+            reason,
+            merged_into: None,
+        });
+    }
+
+    /// The end of a prompt that gets no turn.
+    fn end_without_turn(&self, reason: TurnEnd) -> PromptEnd {
+        PromptEnd {
+            reason,
+            answer: None,
+            error: None,
+            at: self.context.now,
+        }
     }
 
     /// Starts a waiting prompt's turn.

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use rye_protocol::{
     Call, CallId, CallState, CompactionReason, Continuation, EntryId, EntryKind, ErrorCode,
-    ErrorInfo, EventKind, LimitKind, Limits, Message, Op, Part, Phase, PromptStatus, QueuedPrompt,
-    ResultStatus, Role, Synthetic, Thread, Turn, TurnEnd, Usage,
+    ErrorInfo, EventKind, LimitKind, Limits, Message, Op, Part, Phase, PromptEnd, PromptStatus,
+    QueuedPrompt, ResultStatus, Role, Synthetic, Thread, Turn, TurnEnd, Usage,
 };
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ impl Step<'_> {
         } else {
             None
         };
-        let entry = self.append(EntryKind::Message(message));
+        let entry = self.append_answer(message);
         if answer.usage.input_tokens > 0 {
             self.machine.thread.tokens = answer.usage.tokens();
         }
@@ -88,7 +88,7 @@ impl Step<'_> {
     /// Reviews the changes of the turn before it ends, if the sandbox keeps them apart.
     pub(super) fn review_changes(&mut self, entry: EntryId) {
         if !self.context.reviews_changes {
-            return self.finish(PromptStatus::Done, TurnEnd::EndTurn);
+            return self.finish(PromptStatus::Done, TurnEnd::EndTurn, None);
         }
         let call = Call {
             id: REVIEW.parse().unwrap_or_else(|_| CallId::new()),
@@ -113,7 +113,7 @@ impl Step<'_> {
                     message.synthetic = Some(Synthetic::Review);
                     self.append(EntryKind::Message(message));
                 }
-                self.finish(PromptStatus::Done, TurnEnd::EndTurn);
+                self.finish(PromptStatus::Done, TurnEnd::EndTurn, None);
             }
             Err(ToolError(error)) => self.fail_turn(error, TurnEnd::Error),
         }
@@ -274,8 +274,10 @@ impl Step<'_> {
             Role::Assistant,
             vec![part],
         )));
-        self.emit(EventKind::Error { error });
-        self.finish(PromptStatus::Failed, reason);
+        self.emit(EventKind::Error {
+            error: error.clone(),
+        });
+        self.finish(PromptStatus::Failed, reason, Some(error));
     }
 
     /// Aborts the turn. The history keeps what was done.
@@ -292,7 +294,7 @@ impl Step<'_> {
             Phase::Tools { calls, .. } => self.stop_calls(&calls, reason),
         }
         self.withdraw_gates(reason, |_| true);
-        self.finish(PromptStatus::Aborted, TurnEnd::Abort);
+        self.finish(PromptStatus::Aborted, TurnEnd::Abort, None);
     }
 
     /// Keeps the text of a model call that is stopped.
@@ -304,11 +306,28 @@ impl Step<'_> {
         let mut message = Message::text(Role::Assistant, partial);
         message.model = Some(turn.model.clone());
         message.aborted = Some(reason.to_owned());
-        self.append(EntryKind::Message(message));
+        self.append_answer(message);
+    }
+
+    /// Appends a message of the model.
+    fn append_answer(&mut self, message: Message) -> EntryId {
+        let has_text = !message.content().is_empty();
+        let entry = self.append(EntryKind::Message(message));
+        if let Some(turn) = &mut self.machine.thread.turn
+            && has_text
+        {
+            turn.answer = Some(entry.clone());
+        }
+        entry
     }
 
     /// Ends the turn.
-    pub(super) fn finish(&mut self, status: PromptStatus, reason: TurnEnd) {
+    pub(super) fn finish(
+        &mut self,
+        status: PromptStatus,
+        reason: TurnEnd,
+        error: Option<ErrorInfo>,
+    ) {
         let Some(turn) = self.machine.thread.turn.take() else {
             return;
         };
@@ -329,6 +348,12 @@ impl Step<'_> {
         if let Some(at) = prompts.position(|prompt| prompt.id == turn.prompt) {
             let mut prompt = self.machine.prompts.remove(at);
             prompt.status = status;
+            prompt.end = Some(PromptEnd {
+                reason,
+                answer: turn.answer.clone(),
+                error,
+                at: self.context.now,
+            });
             let limits = prompt.limits.remaining(&turn.usage);
             // The tokens of a summary count against the limits too, but it is not a turn. If none
             // are left, the next prompt compacts.
@@ -350,7 +375,11 @@ impl Step<'_> {
             self.out.batch.push(Op::PutPrompt(prompt.share()));
         }
         let prompt = turn.prompt;
-        self.emit(EventKind::TurnEnd { prompt, reason });
+        self.emit(EventKind::TurnEnd {
+            prompt,
+            reason,
+            merged_into: None,
+        });
         self.out.session.ends_turn = true;
         if continuation.is_some() {
             self.machine.thread.continuation = continuation;
@@ -403,5 +432,6 @@ pub(super) fn new_turn(prompt: &QueuedPrompt, thread: &Thread, default: &str) ->
         skip_size_check: prompt.compaction_continue,
         overflowed: false,
         correction_requested: false,
+        answer: None,
     }
 }

@@ -160,7 +160,7 @@ impl TurnTimer {
                 self.tools.entry(call.clone()).or_insert(started);
             }
             EventKind::ToolEnd { call, status } => self.tool_ended(call, *status),
-            EventKind::TurnEnd { reason, .. } => self.turn_ended(*reason),
+            EventKind::TurnEnd { reason, .. } if reason.ends_turn() => self.turn_ended(*reason),
             EventKind::ModelSwitched { from, to, .. } => {
                 drop(span!(
                     self,

@@ -512,6 +512,7 @@ async fn context_that_cannot_be_reduced_fails_the_prompt_only() {
     let answer = session.wait_for_answer(&prompt).await.unwrap();
     assert_eq!(answer.reason, TurnEnd::Error);
     let error = answer.error.unwrap();
+    let error = error.message;
     assert!(error.contains("it is full"), "{error}");
     assert!(error.contains("a model with a larger window"), "{error}");
 }

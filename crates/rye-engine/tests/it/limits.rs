@@ -112,7 +112,7 @@ async fn increase_for_a_session_is_stored() {
     })
     .await;
     assert_eq!(denied.reason, TurnEnd::Limit);
-    assert_eq!(denied.error.as_deref(), Some("limit reached: turns"));
+    assert_eq!(denied.error.unwrap().message, "limit reached: turns");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod limits;
 mod permissions;
 mod queue;
 mod receipts;
+mod requests;
 mod sandboxes;
 mod shutdown;
 mod soak;

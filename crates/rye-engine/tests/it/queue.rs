@@ -29,16 +29,22 @@ async fn session() -> Session {
     engine.create_session(NewSession::default()).await.unwrap()
 }
 
-/// The events of the session that concern prompts without a turn.
-async fn removals(session: &Session) -> Vec<(PromptId, String)> {
+/// How prompts ended: the reason, or the prompt that they were merged into.
+async fn ends(session: &Session) -> Vec<(PromptId, String)> {
     let last = session.last_event().await.unwrap();
     let mut events = session.subscribe(0);
     let mut found = Vec::new();
     loop {
         let event = events.next().await.unwrap().unwrap().event;
         match event.kind {
-            EventKind::PromptCancelled { prompt, reason } => found.push((prompt, reason)),
-            EventKind::PromptMerged { prompt, into } => found.push((prompt, into.to_string())),
+            EventKind::TurnEnd {
+                prompt,
+                merged_into: Some(into),
+                ..
+            } => found.push((prompt, into.to_string())),
+            EventKind::TurnEnd { prompt, reason, .. } => {
+                found.push((prompt, <&str>::from(reason).to_owned()));
+            }
             _ => {}
         }
         if event.sequence >= Some(last) {
@@ -57,7 +63,8 @@ async fn abort_ends_the_wait_for_queued_prompts() {
         let answer = session.wait_for_answer(prompt).await.unwrap();
         assert_eq!(answer.reason, TurnEnd::Abort);
     }
-    assert_eq!(removals(&session).await, [(waiting, "abort".to_owned())]);
+    let expected = [running, waiting].map(|prompt| (prompt, "abort".to_owned()));
+    assert_eq!(ends(&session).await, expected);
 }
 
 #[tokio::test]
@@ -70,10 +77,10 @@ async fn withdrawn_prompt_ends_its_wait_while_another_runs() {
         session.wait_for_answer(&waiting),
         session.withdraw_prompt(&thread, &waiting)
     );
-    assert_eq!(answer.unwrap().reason, TurnEnd::Abort);
+    assert_eq!(answer.unwrap().reason, TurnEnd::Withdrawn);
     assert!(withdrawn.unwrap().is_some());
     let expected = [(waiting, "withdrawn".to_owned())];
-    assert_eq!(removals(&session).await, expected);
+    assert_eq!(ends(&session).await, expected);
 }
 
 #[tokio::test]
@@ -95,5 +102,5 @@ async fn merged_prompt_ends_with_the_prompt_it_was_merged_into() {
         (ids[1].clone(), ids[0].to_string()),
         (ids[0].clone(), "abort".to_owned()),
     ];
-    assert_eq!(removals(&session).await, expected);
+    assert_eq!(ends(&session).await, expected);
 }

@@ -54,7 +54,12 @@ fn failure(
     is_late: bool,
 ) -> Option<Failure> {
     let (exit, code, message) = match reason {
-        TurnEnd::EndTurn => return None,
+        TurnEnd::EndTurn | TurnEnd::Merged => return None,
+        TurnEnd::Withdrawn => (
+            FailureKind::Aborted,
+            "withdrawn",
+            "the prompt was withdrawn from the queue",
+        ),
         TurnEnd::Abort => (FailureKind::Aborted, "aborted", "the prompt was aborted"),
         TurnEnd::Limit if is_late => (FailureKind::TimedOut, "limit", "time limit reached"),
         TurnEnd::Limit => (FailureKind::Limit, "limit", "limit reached"),
@@ -90,15 +95,15 @@ impl FinishedPrompts {
                     self.errors.insert(prompt.clone(), error.clone());
                 }
             }
-            EventKind::TurnEnd { prompt, reason } => self.finished.push(FinishedPrompt {
+            // The turn of the prompt that it was merged into answers both.
+            EventKind::TurnEnd {
+                reason: TurnEnd::Merged,
+                ..
+            } => {}
+            EventKind::TurnEnd { prompt, reason, .. } => self.finished.push(FinishedPrompt {
                 prompt: prompt.clone(),
                 reason: *reason,
                 error: self.errors.remove(prompt),
-            }),
-            EventKind::PromptCancelled { prompt, .. } => self.finished.push(FinishedPrompt {
-                prompt: prompt.clone(),
-                reason: TurnEnd::Abort,
-                error: None,
             }),
             _ => {}
         }

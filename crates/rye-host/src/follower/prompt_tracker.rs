@@ -64,6 +64,11 @@ impl PromptTracker {
         self.prompt == *prompt || self.previous.contains(prompt)
     }
 
+    /// Whether its turn has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// Whether the prompt is in this thread.
     pub(super) fn is_in(&self, thread: &ThreadId) -> bool {
         self.thread.as_ref() == Some(thread)

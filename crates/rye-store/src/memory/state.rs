@@ -1,6 +1,6 @@
 //! The state of the memory store, and how batches change it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -10,7 +10,7 @@ use rye_engine::store::{
 };
 use rye_protocol::{
     Batch, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, Millis, Op,
-    PromptId, QueuedPrompt, Session, SessionId, Thread, ThreadId,
+    PromptId, QueuedPrompt, Session, SessionId, SessionStatus, Thread, ThreadId, ThreadStatus,
 };
 
 use crate::invariants::{
@@ -72,6 +72,26 @@ impl SessionState {
             Some(_) => Ok(()),
             None => Err(not_found(THREAD, thread)),
         }
+    }
+
+    fn thread_with_key(&self, key: &str) -> Option<&ThreadId> {
+        let mut threads = self.threads.values();
+        threads.find(|it| it.key == key).map(|thread| &thread.id)
+    }
+
+    /// Creates the thread of a posted prompt, unless one with its key exists. Returns its id.
+    fn ensure_thread(&mut self, thread: Thread, now: Millis) -> ThreadId {
+        if let Some(existing) = self.thread_with_key(&thread.key) {
+            return existing.clone();
+        }
+        let (id, key) = (thread.id.clone(), thread.key.clone());
+        self.threads.insert(id.clone(), Arc::new(thread));
+        self.push_event(
+            Some(id.clone()),
+            now,
+            Arc::new(EventKind::ThreadStart { key }),
+        );
+        id
     }
 
     /// Events after a sequence number.
@@ -213,8 +233,12 @@ impl State {
     fn put_thread(&mut self, session: &SessionId, thread: Arc<Thread>) -> Result<(), StoreError> {
         invariants::check_session(session, &thread.session)?;
         let state = self.session_mut(session)?;
-        if let Some(before) = state.threads.get(&thread.id) {
-            invariants::check_thread_update(before, &thread)?;
+        match state.threads.get(&thread.id) {
+            Some(before) => invariants::check_thread_update(before, &thread)?,
+            None if state.thread_with_key(&thread.key).is_some() => {
+                return Err(conflict(THREAD, &thread.key));
+            }
+            None => {}
         }
         state.threads.insert(thread.id.clone(), thread);
         Ok(())
@@ -307,12 +331,21 @@ impl State {
         &mut self,
         session: &SessionId,
         post: InboxMessage,
+        now: Millis,
     ) -> Result<(PostOutcome, bool), StoreError> {
         match post {
-            InboxMessage::Prompt(prompt) => {
+            InboxMessage::Prompt {
+                mut prompt,
+                new_thread,
+            } => {
                 let state = self.session_mut(session)?;
-                if prompt.session != *session {
+                let mut sessions = new_thread.iter().map(|thread| &thread.session);
+                if prompt.session != *session || sessions.any(|it| it != session) {
                     return Err(conflict(PROMPT, &prompt.id));
+                }
+                if let Some(thread) = &new_thread {
+                    let existing = state.thread_with_key(&thread.key);
+                    prompt.thread.clone_from(existing.unwrap_or(&thread.id));
                 }
                 let content_hash = invariants::content_hash(&prompt);
                 match state.prompts.get(&prompt.id) {
@@ -320,8 +353,12 @@ impl State {
                         return Ok((PostOutcome::Duplicate, false));
                     }
                     Some(_) => return Err(conflict(PROMPT, &prompt.id)),
-                    None => state.check_thread(&prompt.thread)?,
+                    None => {}
                 }
+                if let Some(thread) = new_thread {
+                    state.ensure_thread(*thread, now);
+                }
+                state.check_thread(&prompt.thread)?;
                 let prompt: Arc<QueuedPrompt> = Arc::from(prompt);
                 state.prompts.insert(
                     prompt.id.clone(),
@@ -359,6 +396,39 @@ impl State {
             }
         }
         Ok((PostOutcome::Written, true))
+    }
+
+    /// Sessions that nobody holds and that have something to do.
+    pub(super) fn due(&self, before: Millis) -> Vec<SessionId> {
+        let unheld = self.sessions.iter();
+        let unheld = unheld.filter(|(id, state)| {
+            let is_held = self.leases.contains_key(*id);
+            let is_over = matches!(
+                state.session.status,
+                SessionStatus::Terminated | SessionStatus::Error
+            );
+            !is_held && !is_over && state.session.run.is_none()
+        });
+        let due = unheld.filter(|(id, state)| {
+            let pending =
+                |gate: &&Arc<Gate>| gate.origin.session == **id && gate.status.is_pending();
+            let gates: Vec<_> = self.gates.values().filter(pending).collect();
+            let is_active = |thread: &ThreadId| {
+                let thread = state.threads.get(thread);
+                thread.is_some_and(|thread| thread.status == ThreadStatus::Active)
+            };
+            let open = state.prompts.values().map(|stored| &stored.prompt);
+            let open = open.filter(|it| !it.status.is_finished() && is_active(&it.thread));
+            let busy: BTreeSet<_> = open.map(|prompt| &prompt.thread).collect();
+            let blocked: BTreeSet<_> = gates.iter().map(|gate| &gate.origin.thread).collect();
+            let is_running = state.session.status == SessionStatus::Running;
+            !state.commands.is_empty()
+                || (is_running && busy.difference(&blocked).next().is_some())
+                || gates
+                    .iter()
+                    .any(|gate| gate.expires_at.is_some_and(|at| at <= before))
+        });
+        due.map(|(id, _)| id.clone()).collect()
     }
 
     pub(super) fn pending_commands(

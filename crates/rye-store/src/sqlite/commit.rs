@@ -161,6 +161,8 @@ impl Commit<'_> {
                 return Err(conflict(THREAD, &thread.id).into());
             }
             row
+        } else if threads::id_with_key(db, session, &thread.key)?.is_some() {
+            return Err(conflict(THREAD, &thread.key).into());
         } else {
             self.set_thread(threads::insert(db, session, thread, &doc)?)?
         };

@@ -4,7 +4,7 @@
 use lillux::Hash;
 use rusqlite::{Connection, params};
 use rye_engine::store::{InboxMessage, Lease, PostOutcome, SessionCommand, StoreError};
-use rye_protocol::{GateId, QueuedPrompt, Resolution, SessionId};
+use rye_protocol::{EventKind, GateId, Millis, QueuedPrompt, Resolution, SessionId, Thread};
 
 use super::document::{self, JsonText};
 use super::error::DbResult;
@@ -15,7 +15,7 @@ use crate::invariants::{self, GATE, GateOutcome, PROMPT, SESSION, conflict, not_
 
 /// A post with its JSON already serialised.
 pub(super) enum PreparedPost {
-    Prompt(Box<QueuedPrompt>, Hash, JsonText),
+    Prompt(Box<PreparedPrompt>, Option<PreparedThread>),
     Resolve(GateId, Resolution),
     Command(SessionCommand, JsonText),
 }
@@ -23,10 +23,15 @@ pub(super) enum PreparedPost {
 impl PreparedPost {
     pub(super) fn new(post: InboxMessage) -> Result<Self, StoreError> {
         Ok(match post {
-            InboxMessage::Prompt(prompt) => {
-                let doc = document::encode(&prompt)?;
-                let hash = invariants::content_hash(&prompt);
-                Self::Prompt(prompt, hash, doc)
+            InboxMessage::Prompt { prompt, new_thread } => {
+                let thread = match new_thread {
+                    Some(thread) => Some(PreparedThread {
+                        doc: document::encode(&thread)?,
+                        thread,
+                    }),
+                    None => None,
+                };
+                Self::Prompt(Box::new(PreparedPrompt::new(*prompt)?), thread)
             }
             InboxMessage::Resolve { gate, resolution } => Self::Resolve(gate, resolution),
             InboxMessage::Command(command) => {
@@ -37,19 +42,57 @@ impl PreparedPost {
     }
 }
 
+/// A posted prompt.
+pub(super) struct PreparedPrompt {
+    prompt: QueuedPrompt,
+    hash: Hash,
+    doc: JsonText,
+}
+
+impl PreparedPrompt {
+    fn new(prompt: QueuedPrompt) -> Result<Self, StoreError> {
+        Ok(Self {
+            hash: invariants::content_hash(&prompt),
+            doc: document::encode(&prompt)?,
+            prompt,
+        })
+    }
+}
+
+/// The thread of a posted prompt, if the session has none with its key.
+pub(super) struct PreparedThread {
+    thread: Box<Thread>,
+    doc: JsonText,
+}
+
 /// Applies a post. Also returns whether it changed anything.
 pub(super) fn post(
     db: &Connection,
     session: &SessionId,
     post: &PreparedPost,
+    now: Millis,
 ) -> DbResult<(PostOutcome, bool)> {
     let number = rows::session(db, session)?.ok_or_else(|| not_found(SESSION, session))?;
     match post {
-        PreparedPost::Prompt(prompt, hash, doc) => {
-            if prompt.session != *session {
-                return Err(conflict(PROMPT, &prompt.id).into());
+        PreparedPost::Prompt(prepared, thread) => {
+            let mut sessions = thread.iter().map(|it| &it.thread.session);
+            if prepared.prompt.session != *session || sessions.any(|it| it != session) {
+                return Err(conflict(PROMPT, &prepared.prompt.id).into());
             }
-            post_prompt(db, number, prompt, hash, doc)
+            match thread {
+                None => post_prompt(db, number, prepared, None),
+                Some(new) => match threads::id_with_key(db, number, &new.thread.key)? {
+                    None => post_prompt(db, number, prepared, Some((new, now))),
+                    Some(id) if id == prepared.prompt.thread => {
+                        post_prompt(db, number, prepared, None)
+                    }
+                    Some(id) => {
+                        let mut prompt = prepared.prompt.clone();
+                        prompt.thread = id;
+                        post_prompt(db, number, &PreparedPrompt::new(prompt)?, None)
+                    }
+                },
+            }
         }
         PreparedPost::Resolve(gate, resolution) => resolve(db, session, number, gate, resolution),
         PreparedPost::Command(command, doc) => {
@@ -76,16 +119,23 @@ fn post_command(
     }
 }
 
+/// Appends a prompt to the log, and creates its thread if that is new.
 fn post_prompt(
     db: &Connection,
     session: i64,
-    prompt: &QueuedPrompt,
-    hash: &Hash,
-    doc: &JsonText,
+    PreparedPrompt { prompt, hash, doc }: &PreparedPrompt,
+    new_thread: Option<(&PreparedThread, Millis)>,
 ) -> DbResult<(PostOutcome, bool)> {
     let mut log = Log::load(db, session)?;
     let last = log.read_last_prompt(db)?;
     let Some(existing) = log.find_prompt(db, last.as_ref(), &prompt.id)? else {
+        if let Some((new, now)) = new_thread {
+            threads::insert(db, session, &new.thread, &new.doc)?;
+            let key = new.thread.key.clone();
+            let kind = EventKind::ThreadStart { key };
+            let events = EventBatch::append(None, Some(&new.thread.id), now, &kind)?;
+            log.append_events(db, &events)?;
+        }
         let mut thread = threads::get(db, session, &prompt.thread)?;
         let texts = (&hash.as_bytes()[..], doc);
         let new = log.append_prompt(db, last.as_ref(), thread.number, prompt, texts)?;

@@ -3,8 +3,8 @@
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 use rye_engine::store::{SessionSnapshot, StoreError};
 use rye_protocol::{
-    Archive, Entry, EntryId, Event, Gate, GateId, GateRef, QueuedPrompt, Session, SessionId,
-    ThreadId, Usage,
+    Archive, Entry, EntryId, Event, Gate, GateId, GateRef, PromptId, QueuedPrompt, Session,
+    SessionId, ThreadId, Usage,
 };
 use serde::de::DeserializeOwned;
 
@@ -149,6 +149,25 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> DbResult<Option<Archiv
         gate_refs: all_refs,
         events: events(db, id, 0, usize::MAX)?,
     }))
+}
+
+/// A prompt of a session.
+pub(super) fn prompt(
+    db: &Connection,
+    session: &SessionId,
+    prompt: &PromptId,
+) -> DbResult<Option<QueuedPrompt>> {
+    let Some(session) = rows::session(db, session)? else {
+        return Ok(None);
+    };
+    let log = Log::load(db, session)?;
+    let last = log.read_last_prompt(db)?;
+    let Some(number) = log.find_prompt(db, last.as_ref(), prompt)? else {
+        return Ok(None);
+    };
+    let mut query = db.prepare_cached("SELECT doc FROM engine_log WHERE number = ?1")?;
+    let doc: String = query.query_row([number], |row| row.get(0))?;
+    Ok(Some(document::decode(&doc)?))
 }
 
 fn prompts(db: &Connection, session: i64) -> DbResult<Vec<QueuedPrompt>> {

@@ -28,6 +28,8 @@ CREATE TABLE engine_threads (
     doc          TEXT NOT NULL,
     UNIQUE (session, id)
 ) STRICT;
+-- Threads with waiting or running prompts, to find those that no process runs.
+CREATE INDEX engine_threads_open ON engine_threads (session) WHERE open_prompts <> '[]';
 
 -- Entries, prompts and events of a session form one log, so that an ordinary turn writes only to
 -- the end of the log and to its thread's row. The row number contains the session and the
@@ -68,6 +70,8 @@ CREATE TABLE engine_decision_gates (
 ) STRICT;
 CREATE INDEX engine_decision_gates_prompt ON engine_decision_gates (session, prompt);
 CREATE INDEX engine_decision_gates_pending ON engine_decision_gates (session) WHERE pending = 1;
+CREATE INDEX engine_decision_gates_deadline ON engine_decision_gates (doc ->> '$.expires_at')
+    WHERE pending = 1;
 
 CREATE TABLE engine_decision_gate_refs (
     number  INTEGER PRIMARY KEY,
@@ -95,7 +99,7 @@ CREATE TABLE engine_inbox (
     UNIQUE (session, id)
 ) STRICT;
 
--- The most recent posts, for listening processes. AUTOINCREMENT never reuses a number, so that a
+-- The most recent posts and claims, for listening processes. AUTOINCREMENT never reuses a number, so that a
 -- listener can ask for posts after the last one it read.
 CREATE TABLE engine_posts (
     number  INTEGER PRIMARY KEY AUTOINCREMENT,

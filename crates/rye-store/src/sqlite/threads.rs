@@ -1,6 +1,7 @@
 //! Rows of threads, with usage and open prompts in separate columns.
 
 use rusqlite::{Connection, OptionalExtension, params};
+use rye_engine::store::StoreError;
 use rye_protocol::{Millis, Thread, ThreadId, Usage};
 
 use super::document::{self, JsonText};
@@ -20,8 +21,8 @@ pub(super) struct ThreadRow {
     open_prompts: Vec<i64>,
     /// The new document, if it has changed.
     doc: Option<JsonText>,
-    /// Whether the usage or the open prompts have changed.
-    changed: bool,
+    usage_changed: bool,
+    prompts_changed: bool,
 }
 
 /// Finds a thread.
@@ -39,7 +40,8 @@ pub(super) fn find(db: &Connection, session: i64, id: &ThreadId) -> DbResult<Opt
             usage: Usage::default(),
             open_prompts: Vec::new(),
             doc: None,
-            changed: false,
+            usage_changed: false,
+            prompts_changed: false,
         };
         Ok((thread, row.get::<_, String>(3)?, row.get::<_, String>(4)?))
     });
@@ -54,6 +56,17 @@ pub(super) fn find(db: &Connection, session: i64, id: &ThreadId) -> DbResult<Opt
 /// Finds a thread that must exist.
 pub(super) fn get(db: &Connection, session: i64, id: &ThreadId) -> DbResult<ThreadRow> {
     Ok(find(db, session, id)?.ok_or_else(|| not_found(THREAD, id))?)
+}
+
+/// The id of the thread with a key.
+pub(super) fn id_with_key(db: &Connection, session: i64, key: &str) -> DbResult<Option<ThreadId>> {
+    let mut query =
+        db.prepare_cached("SELECT id FROM engine_threads WHERE session = ?1 AND key = ?2")?;
+    let id = query.query_row(params![session, key], |row| row.get::<_, String>(0));
+    let id = id.optional()?.map(|id| id.parse());
+    Ok(id
+        .transpose()
+        .map_err(|_| StoreError::Unreadable(format!("the thread {key} has an invalid id")))?)
 }
 
 /// Inserts a new thread.
@@ -80,7 +93,8 @@ pub(super) fn insert(
         usage,
         open_prompts: Vec::new(),
         doc: None,
-        changed: false,
+        usage_changed: false,
+        prompts_changed: false,
     })
 }
 
@@ -104,7 +118,7 @@ impl ThreadRow {
 
     pub(super) fn add_usage(&mut self, usage: Usage) {
         self.usage = self.usage.plus(usage);
-        self.changed = true;
+        self.usage_changed = true;
     }
 
     /// Adds a prompt to the open prompts, or removes it.
@@ -114,28 +128,28 @@ impl ThreadRow {
             Err(at) if is_open => self.open_prompts.insert(at, prompt),
             _ => return,
         }
-        self.changed = true;
+        self.prompts_changed = true;
     }
 
     /// Writes the changes.
     pub(super) fn write(&mut self, db: &Connection) -> DbResult<()> {
-        if self.doc.is_none() && !self.changed {
-            return Ok(());
+        if self.prompts_changed {
+            // On its own: writing the column updates an index, even if its value is the same.
+            let open_prompts = document::encode(&self.open_prompts)?;
+            let sql = "UPDATE engine_threads SET open_prompts = ?2 WHERE number = ?1";
+            let mut write = db.prepare_cached(sql)?;
+            write.execute(params![self.number, open_prompts])?;
         }
         let (number, usage) = (self.number, document::encode(&self.usage)?);
-        let open_prompts = document::encode(&self.open_prompts)?;
         if let Some(doc) = self.doc.take() {
-            let mut write = db.prepare_cached(
-                "UPDATE engine_threads SET usage=?2, open_prompts=?3, doc=?4 WHERE number=?1",
-            )?;
-            write.execute(params![number, usage, open_prompts, doc])?;
-        } else {
-            let mut write = db.prepare_cached(
-                "UPDATE engine_threads SET usage=?2, open_prompts=?3 WHERE number=?1",
-            )?;
-            write.execute(params![number, usage, open_prompts])?;
+            let sql = "UPDATE engine_threads SET usage = ?2, doc = ?3 WHERE number = ?1";
+            db.prepare_cached(sql)?
+                .execute(params![number, usage, doc])?;
+        } else if self.usage_changed {
+            let sql = "UPDATE engine_threads SET usage = ?2 WHERE number = ?1";
+            db.prepare_cached(sql)?.execute(params![number, usage])?;
         }
-        self.changed = false;
+        (self.usage_changed, self.prompts_changed) = (false, false);
         Ok(())
     }
 }

@@ -117,7 +117,7 @@ fn helper_process() {
                 std::future::pending::<()>().await;
             }
             "post" => {
-                let post = InboxMessage::Prompt(Box::new(prompt("s", "q1", 1)));
+                let post = InboxMessage::prompt(prompt("s", "q1", 1));
                 let posted = store.post(&sid("s"), post).await.unwrap();
                 assert_eq!(posted, PostOutcome::Written);
                 report("posted");
@@ -133,7 +133,7 @@ fn helper_process() {
 async fn commit_turn(file: &Path, name: &str) {
     let store = SqliteStore::open(file).unwrap();
     let lease = create_session(&store, name).await;
-    let prompt = InboxMessage::Prompt(Box::new(prompt(name, "q1", 1)));
+    let prompt = InboxMessage::prompt(prompt(name, "q1", 1));
     store.post(&sid(name), prompt).await.unwrap();
     let entry = sample::entry(name, "e1", None);
     let ops = vec![append(entry.clone()), message_event(&entry)];

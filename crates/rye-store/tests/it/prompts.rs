@@ -215,7 +215,7 @@ async fn compare(actions: &[Action]) {
                 assert_eq!(result, expected, "{action:?}");
             }
             Action::Post(session, prompt, second) => {
-                let post = || InboxMessage::Prompt(Box::new(in_session(prompt, session)));
+                let post = || InboxMessage::prompt(in_session(prompt, session));
                 let expected = memory.post(&sid(session), post()).await;
                 let result = file.store(*second).post(&sid(session), post()).await;
                 assert_eq!(result, expected, "{action:?}");

@@ -127,7 +127,7 @@ fn interleaved_sessions_do_not_affect_each_other() {
             if round % 5 == 2 {
                 for name in names {
                     let posted = prompt(name, &format!("p{round:02}"), round);
-                    let post = InboxMessage::Prompt(Box::new(posted));
+                    let post = InboxMessage::prompt(posted);
                     let writer = if round == 2 { &store } else { &other };
                     writer.post(&sid(name), post).await.unwrap();
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rye_engine::store::{
     Claim, CommandKind, InboxMessage, PostOutcome, SessionCommand, StoreError,
 };
-use rye_protocol::{Millis, Op, PromptStatus, SessionId};
+use rye_protocol::{EventKind, Millis, Op, PromptStatus, SessionId, Thread};
 use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
@@ -14,11 +14,11 @@ use tokio::time::timeout;
 use super::Subject;
 use super::sample::{
     create_session, entry, id, prompt, put_prompt, put_session, put_thread, replace, session, sid,
-    thread, write,
+    status_event, thread, write,
 };
 
 fn post_prompt(session: &str, name: &str) -> InboxMessage {
-    InboxMessage::Prompt(Box::new(prompt(session, name, 1)))
+    InboxMessage::prompt(prompt(session, name, 1))
 }
 
 fn command(kind: CommandKind) -> SessionCommand {
@@ -51,16 +51,14 @@ pub async fn posting_the_same_prompt_twice_is_idempotent(subject: Subject) {
     let mut first = prompt("s", "q1", 1);
     first.result_schema = Some(json!({ "a": 1, "b": 2 }));
     let posted = store
-        .post(&sid("s"), InboxMessage::Prompt(Box::new(first.clone())))
+        .post(&sid("s"), InboxMessage::prompt(first.clone()))
         .await;
     assert_eq!(posted, Ok(PostOutcome::Written));
     let mut again = first.clone();
     again.order = 7;
     again.created_at = Millis(9_000);
     again.result_schema = Some(json!({ "b": 2, "a": 1 }));
-    let posted = store
-        .post(&sid("s"), InboxMessage::Prompt(Box::new(again)))
-        .await;
+    let posted = store.post(&sid("s"), InboxMessage::prompt(again)).await;
     assert_eq!(posted, Ok(PostOutcome::Duplicate));
     let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
     assert_eq!(snapshot.prompts, [first]);
@@ -94,9 +92,7 @@ pub async fn different_prompt_with_the_same_id_is_a_conflict(subject: Subject) {
     store.post(&sid("s"), post_prompt("s", "q1")).await.unwrap();
     let mut other = prompt("s", "q1", 1);
     other.content = "something else".into();
-    let posted = store
-        .post(&sid("s"), InboxMessage::Prompt(Box::new(other)))
-        .await;
+    let posted = store.post(&sid("s"), InboxMessage::prompt(other)).await;
     let expected = StoreError::Conflict {
         kind: "prompt",
         id: "q1".to_owned(),
@@ -124,9 +120,7 @@ pub async fn post_requires_its_session_and_its_thread(subject: Subject) {
     };
     let mut misplaced = prompt("s", "q1", 1);
     misplaced.thread = id("side");
-    let posted = store
-        .post(&sid("s"), InboxMessage::Prompt(Box::new(misplaced)))
-        .await;
+    let posted = store.post(&sid("s"), InboxMessage::prompt(misplaced)).await;
     assert_eq!(posted, Err(no_thread.clone()));
     let message = InboxMessage::Command(SessionCommand::new(Some(id("side")), CommandKind::Pause));
     assert_eq!(store.post(&sid("s"), message).await, Err(no_thread));
@@ -239,5 +233,98 @@ pub async fn subscribers_are_notified_of_every_session(subject: Subject) {
     let mut missing: BTreeSet<_> = names.iter().map(|name| sid(name)).collect();
     while !missing.is_empty() {
         missing.remove(&next_post(&mut posts).await);
+    }
+}
+
+fn prompt_to_thread(name: &str, thread: Thread) -> InboxMessage {
+    let mut prompt = prompt("s", name, 0);
+    prompt.thread = thread.id.clone();
+    InboxMessage::Prompt {
+        prompt: Box::new(prompt),
+        new_thread: Some(Box::new(thread)),
+    }
+}
+
+/// Two callers that name the same new thread get one thread, and so does a repeated post.
+pub async fn prompt_to_a_new_thread_creates_it_once(subject: Subject) {
+    let store = &*subject.store;
+    create_session(store, "s").await;
+    let first = thread("s", "side");
+    let second = Thread {
+        id: id("other-id"),
+        ..first.clone()
+    };
+    for (name, thread) in [("q1", &first), ("q2", &second), ("q1", &second)] {
+        let message = prompt_to_thread(name, thread.clone());
+        subject.other.post(&sid("s"), message).await.unwrap();
+    }
+    let existing = Thread {
+        id: id("third-id"),
+        ..thread("s", "main")
+    };
+    let message = prompt_to_thread("q3", existing);
+    store.post(&sid("s"), message).await.unwrap();
+    let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(snapshot.threads, [thread("s", "main"), first]);
+    let threads = snapshot.prompts.iter().map(|it| it.thread.as_str());
+    assert_eq!(threads.collect::<Vec<_>>(), ["side", "side", "main"]);
+    let events = store.events(&sid("s"), 0, 99).await.unwrap();
+    let [event] = events.as_slice() else {
+        panic!("one event, not {events:?}");
+    };
+    let key = "web:side".to_owned();
+    assert_eq!(event.kind, EventKind::ThreadStart { key });
+    assert_eq!(event.thread, Some(id("side")));
+}
+
+/// A thread that a post has created is not created again by the holder.
+pub async fn thread_keys_are_unique_within_a_session(subject: Subject) {
+    let store = &*subject.store;
+    let lease = create_session(store, "s").await;
+    let message = prompt_to_thread("q1", thread("s", "side"));
+    subject.other.post(&sid("s"), message).await.unwrap();
+    let twin = Thread {
+        id: id("twin"),
+        ..thread("s", "side")
+    };
+    let written = write(store, &lease, vec![put_thread(twin)]).await;
+    let expected = StoreError::Conflict {
+        kind: "thread",
+        id: "web:side".to_owned(),
+    };
+    assert_eq!(written, Err(expected));
+    // Another session may have a thread with the same key.
+    create_session(store, "t").await;
+}
+
+/// A session that is about to be created is not announced.
+pub async fn subscribers_are_notified_of_claims_and_releases(subject: Subject) {
+    let Subject { store, other, .. } = &subject;
+    let mut posts = other.subscribe_posts();
+    let lease = create_session(&**store, "s").await;
+    store.release(&lease).await.unwrap();
+    assert_eq!(next_post(&mut posts).await, sid("s"));
+    store.claim(&sid("s"), Claim::IfFree).await.unwrap();
+    assert_eq!(next_post(&mut posts).await, sid("s"));
+}
+
+/// Commits through either handle are announced, and are visible then.
+pub async fn subscribers_are_notified_of_commits(subject: Subject) {
+    let Subject { store, other, .. } = &subject;
+    let lease = create_session(&**store, "s").await;
+    let mut commits = other.subscribe_commits();
+    for number in 1..=20 {
+        commits.borrow_and_update();
+        let written = write(&**store, &lease, vec![status_event()]);
+        assert_eq!(written.await, Ok(number));
+        while other
+            .events(&sid("s"), number - 1, 9)
+            .await
+            .unwrap()
+            .is_empty()
+        {
+            let changed = timeout(NOTIFICATION_TIMEOUT, commits.changed());
+            changed.await.unwrap().unwrap();
+        }
     }
 }

@@ -1,17 +1,17 @@
 //! Lookup of prompts by id.
 
 use rye_engine::store::{InboxMessage, Lease, PostOutcome, SessionStore, StoreError};
-use rye_protocol::{Op, PromptStatus, QueuedPrompt};
+use rye_protocol::{Millis, Op, PromptEnd, PromptStatus, QueuedPrompt, TurnEnd};
 
 use super::Subject;
 use super::sample::{
-    append, create_session, entry, id, prompt, put_prompt, put_thread, sid, status_event, thread,
-    write,
+    append, create_session, entry, id, prompt, prompt_id, put_prompt, put_thread, sid,
+    status_event, thread, write,
 };
 
 /// Posts a prompt.
 async fn post(store: &dyn SessionStore, prompt: &QueuedPrompt) -> Result<PostOutcome, StoreError> {
-    let post = InboxMessage::Prompt(Box::new(prompt.clone()));
+    let post = InboxMessage::prompt(prompt.clone());
     store.post(&sid("s"), post).await
 }
 
@@ -199,4 +199,30 @@ pub async fn prompt_is_found_after_a_long_turn(subject: Subject) {
         }
     }
     check_prompts(&subject, &all).await;
+}
+
+/// A prompt that does not exist, or belongs to another session, is not found.
+pub async fn prompt_is_read_alone_also_after_its_end(subject: Subject) {
+    let store = &*subject.store;
+    let lease = create_session(store, "s").await;
+    create_session(store, "t").await;
+    let mut ended = prompt("s", "q1", 1);
+    ended.status = PromptStatus::Done;
+    ended.end = Some(PromptEnd {
+        reason: TurnEnd::EndTurn,
+        answer: Some(id("e1")),
+        error: None,
+        at: Millis(7_000),
+    });
+    let waiting = prompt("s", "q2", 2);
+    let ops = [ended.clone(), waiting.clone()].map(put_prompt).to_vec();
+    write(store, &lease, ops).await.unwrap();
+    for stored in [ended, waiting] {
+        let read = subject.other.prompt(&sid("s"), &stored.id).await;
+        assert_eq!(read, Ok(Some(stored)));
+    }
+    for (session, name) in [("s", "q3"), ("t", "q1"), ("nowhere", "q1")] {
+        let read = store.prompt(&sid(session), &prompt_id(name)).await;
+        assert_eq!(read, Ok(None));
+    }
 }

@@ -246,13 +246,13 @@ impl Findings {
             let (name, fits) = match prompt.status {
                 PromptStatus::Waiting => ("waiting", false),
                 PromptStatus::Running => ("running", false),
-                PromptStatus::Done if collected => ("collected", ends == 0),
+                PromptStatus::Done if collected => ("collected", ends == 1),
                 PromptStatus::Done => (
                     "answered",
                     ends == 1 && last.get(&key).is_some_and(|it| is_message(it)),
                 ),
                 PromptStatus::Failed => ("failed", ends == 1),
-                PromptStatus::Aborted => ("aborted", ends <= 1),
+                PromptStatus::Aborted => ("aborted", ends == 1),
             };
             *self.prompts.entry(name).or_default() += 1;
             self.expect(fits, || {

@@ -124,7 +124,8 @@ async fn perform_action(
         83..87 => open(env, rng, &id).await?.pause(place).await?,
         87..93 => open(env, rng, &id).await?.resume(place).await?,
         93..95 => {
-            let order = *rng.pick(&[CommandKind::Abort, CommandKind::Pause, CommandKind::Resume]);
+            let all = [CommandKind::Abort, CommandKind::Pause, CommandKind::Resume];
+            let order = rng.pick(&all).clone();
             let control = SessionCommand::new(None, order);
             env.stranger
                 .post(&id, InboxMessage::Command(control))
@@ -179,7 +180,7 @@ async fn post_prompt(env: &TestEnv, id: &SessionId, prompt: Prompt) -> Result<()
         ..new
     };
     let name = prompt.id.clone();
-    let post = InboxMessage::Prompt(Box::new(prompt));
+    let post = InboxMessage::prompt(prompt);
     env.stranger.post(id, post).await?;
     env.acknowledge(&format!("prompt {id} {name}"));
     Ok(())

@@ -146,7 +146,7 @@ async fn panicking_model_fails_its_prompt_only() {
         assert_eq!(answer.reason, TurnEnd::Error);
         let error = answer.error.unwrap();
         assert_eq!(
-            error,
+            error.message,
             "the model implementation panicked: index out of bounds"
         );
     }

@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rye_engine::protocol::{
-    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Millis, PromptId, QueuedPrompt,
+    Session, SessionId, ThreadId,
 };
 use rye_engine::store::{
     Claim, Holder, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter,
     SessionSnapshot, SessionStore, StoreError, StoreFuture,
 };
 use rye_store::SqliteStore;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 /// Faults to inject. Clones share their state.
 #[derive(Clone, Default)]
@@ -121,6 +122,22 @@ impl SessionStore for FaultyStore {
 
     fn subscribe_posts(&self) -> broadcast::Receiver<SessionId> {
         self.store.subscribe_posts()
+    }
+
+    fn subscribe_commits(&self) -> watch::Receiver<()> {
+        self.store.subscribe_commits()
+    }
+
+    fn prompt<'a>(
+        &'a self,
+        session: &'a SessionId,
+        prompt: &'a PromptId,
+    ) -> StoreFuture<'a, Option<QueuedPrompt>> {
+        self.store.prompt(session, prompt)
+    }
+
+    fn due(&self, before: Millis) -> StoreFuture<'_, Vec<SessionId>> {
+        self.store.due(before)
     }
 
     fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {
