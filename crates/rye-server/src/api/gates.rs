@@ -212,7 +212,6 @@ async fn decide_one(
         PostOutcome::Conflict(first) => return Err(conflict(&first)),
         PostOutcome::GateClosed(status) => return Err(closed(&status)),
     };
-    app.sessions.wake(&gate.origin.session).await?;
     let gate = gate.id.to_string();
     Ok(DecisionView { gate, repeated })
 }

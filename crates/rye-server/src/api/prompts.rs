@@ -282,7 +282,10 @@ fn view(id: String, answer: Option<Answer>, pending_gates: Vec<Gate>) -> PromptV
             text,
             result,
             error,
-        }) => (Some(reason), Some(text), result, error),
+        }) => {
+            let error = error.map(|error| error.message);
+            (Some(reason), Some(text), result, error)
+        }
         None => (None, None, None, None),
     };
     PromptView {
@@ -325,13 +328,7 @@ async fn wait_for_end(
 
 /// Whether an event may end a prompt.
 fn is_end(kind: &rye_engine::protocol::EventKind) -> bool {
-    use rye_engine::protocol::EventKind;
-    matches!(
-        kind,
-        EventKind::TurnEnd { .. }
-            | EventKind::PromptCancelled { .. }
-            | EventKind::PromptMerged { .. }
-    )
+    matches!(kind, rye_engine::protocol::EventKind::TurnEnd { .. })
 }
 
 /// Removes a waiting prompt from the queue
