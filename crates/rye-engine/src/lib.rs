@@ -48,6 +48,7 @@ mod tokens;
 pub mod tool;
 pub mod tool_provider;
 pub mod transcript;
+pub mod web;
 
 pub use bus::{Feed, Filter, MissedEvents, Notice, Subscription};
 pub use child::Child;

@@ -24,11 +24,12 @@ use crate::guides::base_prompt;
 use crate::replay::{self, CurrentSetup, ReplayOutcome};
 use crate::sandbox::{
     ConfinementPolicy, SandboxOptions, Tier, default_kind, load_sandbox_policy, strongest_tier,
+    web_client,
 };
 use crate::settings;
 use crate::{
-    Catalogue, FileGuides, HostError, MetaTools, SandboxKind, SqliteStore, builder_with_store,
-    load_compaction, meta_tools, store,
+    Catalogue, CheckSpec, FileGuides, HostError, MetaTools, SandboxKind, SqliteStore,
+    builder_with_store, load_checks, load_compaction, meta_tools, store,
 };
 
 /// How long to wait for the store to close. Takes a moment unless the disk hangs.
@@ -114,7 +115,13 @@ pub(crate) fn run_engine<T>(
     // Files in memory never reach the workspace.
     let review =
         options.review.or(confinement.review).unwrap_or(false) && kind != SandboxKind::Virtual;
+    let checks = if options.runs_sessions {
+        checks(context)?
+    } else {
+        Vec::new()
+    };
     let host_options = crate::Options {
+        checks,
         database: database(context)?,
         vault: context.vault(),
         sandbox: SandboxOptions {
@@ -183,6 +190,11 @@ pub(crate) fn run_engine<T>(
 fn current_setup(context: &Context, supervisor: Arc<Supervisor>) -> Result<CurrentSetup, Failure> {
     let workspace = context.settings.project();
     let mut tools = rye_tools::tools();
+    let network = confinement(context)?.network;
+    tools.push(Arc::new(rye_tools::fetch(web_client(
+        network,
+        context.vault(),
+    ))));
     tools.extend(bridge(context, supervisor)?.tools);
     Ok(CurrentSetup {
         tools,
@@ -263,6 +275,13 @@ pub fn confinement(context: &Context) -> Result<ConfinementPolicy, Failure> {
         context.reporter().warn(text, Some("rye sandbox check"));
     }
     Ok(policy)
+}
+
+/// The checks of changed files.
+fn checks(context: &Context) -> Result<Vec<CheckSpec>, Failure> {
+    let (checks, ignored) = load_checks(context.spaces())?;
+    context.warn_ignored(&ignored);
+    Ok(checks)
 }
 
 /// The compaction settings.

@@ -336,6 +336,15 @@ pub(crate) fn execution_error(error: &ExecuteError) -> ToolProviderError {
     ToolProviderError::Failed(ErrorInfo::new(code, message))
 }
 
+/// Runs a call that may change files, and records which ones of the session's workspace it changes.
+pub(crate) async fn tracked(
+    work: impl Future<Output = Result<ToolOutput, ToolProviderError>>,
+    context: &ToolContext,
+) -> Result<ToolOutput, ToolProviderError> {
+    let outcome = context.track_changes(work).await;
+    outcome.map_err(|error| ToolProviderError::Failed(error.into()))?
+}
+
 pub(crate) fn tool_failure(error: &impl ToString) -> ToolProviderError {
     ToolProviderError::Failed(ErrorInfo::new(ErrorCode::ToolFailed, error.to_string()))
 }
@@ -380,7 +389,13 @@ impl ToolProvider for ItemTools {
         params: Value,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolProviderError>> {
-        Box::pin(self.run(tool, review, params, context))
+        let work = self.run(tool, review, params, context);
+        let handle = tool.handle.downcast_ref::<Handle>();
+        if handle.is_some_and(|handle| handle.uses_machine) {
+            Box::pin(tracked(work, context))
+        } else {
+            Box::pin(work)
+        }
     }
 
     fn stored_approval<'a>(&'a self, tool: &'a ResolvedTool) -> BoxFuture<'a, StoredApproval> {

@@ -71,6 +71,7 @@ mod batch;
 pub mod call;
 mod call_gates;
 pub mod catalogue;
+mod checks;
 mod commands;
 mod compaction_config;
 mod config;
@@ -128,6 +129,7 @@ use rye_store::FileBlobs;
 
 pub use batch::{Batch, Row};
 pub use call_gates::{CallGateError, CallGates};
+pub use checks::{CHECKS_FILE, load_checks};
 pub use commands::{COMMANDS_FILE, load_commands};
 pub use compaction_config::{COMPACTION_FILE, CompactionError, load_compaction};
 pub use context::{Context, Progress, Reporter, accept_hint};
@@ -146,6 +148,8 @@ pub use policy_file::{POLICY_FILE, PolicyError, load_policy};
 pub use project_approvals::store_project_approval;
 pub use rye_model::{Catalogue, ModelSummary, Overrides, Script, ScriptCall, ScriptedAnswer, Step};
 pub use rye_store::{FileReport, Integrity, SqliteStore, diagnose};
+pub use rye_tools::CheckSpec;
+use rye_tools::Checks;
 use sandbox::HostSandboxes;
 pub use sandbox::SandboxOptions;
 pub use trusted_keys::TrustedKeys;
@@ -191,6 +195,8 @@ pub struct Options {
     /// Where tools run. The database and its blobs are always private, and the `.env` file of the
     /// project is for tools.
     pub sandbox: SandboxOptions,
+    /// Checks of the files that tools change; see [`load_checks`].
+    pub checks: Vec<CheckSpec>,
 }
 
 /// Why an engine cannot be built.
@@ -203,6 +209,9 @@ pub enum HostError {
     /// The parts of the engine do not fit together.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// A check is invalid.
+    #[error("{0}")]
+    Check(String),
 }
 
 /// Opens the session database, read-only if it cannot be written. Open it once per process.
@@ -238,6 +247,9 @@ pub fn builder_with_store(
     models: Catalogue,
     supervisor: Arc<Supervisor>,
 ) -> Result<Builder, HostError> {
+    let checks = Checks::new(options.checks.clone()).map_err(HostError::Check)?;
+    let network = options.sandbox.confinement.network.clone();
+    let web_client = sandbox::web_client(network, options.vault.clone());
     let mut sandboxes = options.sandbox.clone();
     let private = &mut sandboxes.protected.private;
     private.extend(database_files(&options.database));
@@ -258,5 +270,6 @@ pub fn builder_with_store(
             supervisor,
             options.database.parent().unwrap_or(Path::new(".")),
         ))
-        .tools(rye_tools::tools()))
+        .tools(rye_tools::tools_with_checks(checks))
+        .tool(rye_tools::fetch(web_client)))
 }

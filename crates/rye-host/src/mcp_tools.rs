@@ -16,7 +16,7 @@ use std::time::Duration;
 use lillux::Hash;
 use rye_engine::BoxFuture;
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
-use rye_engine::tool::{ToolContext, ToolOutput};
+use rye_engine::tool::{EffectClass, ToolContext, ToolOutput};
 use rye_engine::tool_provider::{
     Component, ResolvedTool, Review, ToolListing, ToolProvider, ToolProviderError,
 };
@@ -32,7 +32,7 @@ use rye_tools::meta_tools;
 use serde_json::{Map, Value};
 
 use crate::credentials::dotenv_secrets;
-use crate::item_tools::{component, execution_error, tool_failure};
+use crate::item_tools::{component, execution_error, tool_failure, tracked};
 use media::Media;
 use pins::Pins;
 use summary::{risk, score, summary};
@@ -408,7 +408,12 @@ impl ToolProvider for McpTools {
         params: Value,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolProviderError>> {
-        Box::pin(self.run(tool, params, context))
+        let work = self.run(tool, params, context);
+        if tool.effect == EffectClass::Pure {
+            Box::pin(work)
+        } else {
+            Box::pin(tracked(work, context))
+        }
     }
 
     fn accept_drift<'a>(

@@ -10,11 +10,13 @@ use std::sync::{Arc, OnceLock};
 
 use lillux::path_policy::ProtectedPaths;
 use lillux::process::Supervisor;
+use rye_engine::web::WebClient;
 use rye_items::Spaces;
 use rye_items::trust::IgnoredFile;
 use rye_items::vault::{SecretName, Vault};
 use rye_sandbox::{
-    ConfinedError, ConfinedSandbox, Launcher, ReviewError, SecretSource, SystemResolver,
+    ConfinedError, ConfinedSandbox, EgressClient, Launcher, NetworkPolicy, ReviewError,
+    SecretSource, SystemResolver,
 };
 use zeroize::Zeroizing;
 
@@ -173,6 +175,15 @@ pub fn confined_in(
     let sandbox = ConfinedSandbox::new(workspace, supervisor, launcher.clone(), tier, policy)?;
     let sandbox = sandbox.lookups(Arc::new(SystemResolver), secrets(vault));
     Ok(sandbox.protected(protected, project))
+}
+
+/// The client of the tool `fetch`, which follows the network policy of confined commands.
+pub(crate) fn web_client(network: NetworkPolicy, vault: Option<Vault>) -> Arc<dyn WebClient> {
+    Arc::new(EgressClient::new(
+        network,
+        Arc::new(SystemResolver),
+        secrets(vault),
+    ))
 }
 
 /// The secrets that the egress proxy can inject: those of the vault.

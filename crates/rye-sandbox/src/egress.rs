@@ -19,6 +19,7 @@
 mod address;
 mod client_hello;
 mod dial;
+mod fetch;
 mod http;
 mod policy;
 mod tunnel;
@@ -36,6 +37,7 @@ use zeroize::Zeroizing;
 use policy::{Target, Verdict};
 
 pub use dial::{Resolver, SystemResolver};
+pub use fetch::EgressClient;
 pub use policy::{HostRule, Injection, InvalidHost, NetworkPolicy};
 
 /// Maximum number of connections of a command at a time; more wait.

@@ -48,7 +48,8 @@ pub use confined::{
 };
 pub use docker::DockerOptions;
 pub use egress::{
-    HostRule, Injection, InvalidHost, NetworkPolicy, Resolver, SecretSource, SystemResolver,
+    EgressClient, HostRule, Injection, InvalidHost, NetworkPolicy, Resolver, SecretSource,
+    SystemResolver,
 };
 pub use files::Limits;
 pub use local::LocalSandbox;

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use self::parse::{ChangeKind, FileChange};
 use super::approval::{self, ApprovedWrite};
 use super::edit::{Document, FileDiff};
-use super::{parse as parse_args, placeholder_guard, read, sandbox_error};
+use super::{Checks, parse as parse_args, placeholder_guard, read, sandbox_error};
 use rye_engine::BoxFuture;
 use rye_engine::arguments::EditedArguments;
 use rye_engine::model::ModelFamily;
@@ -26,11 +26,12 @@ use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolO
 pub(super) struct ApplyPatch {
     def: ToolDef,
     write_lock: Arc<Mutex<()>>,
+    checks: Arc<Checks>,
 }
 
 impl ApplyPatch {
     /// Creates the tool. It holds the lock while it reads and writes, so that no change is lost.
-    pub(super) fn new(write_lock: Arc<Mutex<()>>) -> Self {
+    pub(super) fn new(write_lock: Arc<Mutex<()>>, checks: Arc<Checks>) -> Self {
         let description = "Applies a patch to files: all changes or none. The patch starts with \
             `*** Begin Patch` and ends with `*** End Patch`. Sections: `*** Add File: PATH` with \
             `+` lines; `*** Update File: PATH`, optionally `*** Move to: PATH`, with hunks of \
@@ -50,7 +51,11 @@ impl ApplyPatch {
         def.family = Some(ModelFamily::OpenAi);
         // It does what `edit` and `write` do.
         def.policy_tool = Some("edit".to_owned());
-        Self { def, write_lock }
+        Self {
+            def,
+            write_lock,
+            checks,
+        }
     }
 }
 
@@ -97,7 +102,9 @@ impl Tool for ApplyPatch {
             for change in changes {
                 permitted.push(self.permit(change, &context).await?);
             }
-            let _guard = self.write_lock.lock().await;
+            let paths: Vec<_> = permitted.iter().map(Permitted::path_after).collect();
+            let baseline = self.checks.before(&paths, &context).await;
+            let guard = self.write_lock.lock().await;
             let mut applied = Vec::new();
             for one in &permitted {
                 let result = prepare(one).await;
@@ -108,8 +115,21 @@ impl Tool for ApplyPatch {
                 let written = write(one).await;
                 written.map_err(|error| partly_applied(error, &applied[..done]))?;
             }
-            Ok(report(&applied))
+            drop(guard);
+            let mut output = report(&applied);
+            self.checks.add_new(baseline, &mut output, &context).await;
+            Ok(output)
         })
+    }
+}
+
+impl Permitted {
+    /// Path of the file after the change.
+    fn path_after(&self) -> &str {
+        match &self.moved {
+            Some((to, _)) => to,
+            None => &self.change.path,
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 use rye_engine::arguments::EditedArguments;
 use rye_engine::audit;
-use rye_engine::policy::{CallFacts, RISK, ReviewReason, Risk};
-use rye_engine::protocol::Gate;
+use rye_engine::policy::{CallFacts, Mode, RISK, ReviewReason, Risk};
+use rye_engine::protocol::{ErrorCode, ErrorInfo, Gate};
 use rye_engine::sandbox::{FileAccess, Grants, ResolvedPath, Sandbox, SandboxError};
 use rye_engine::text::quote_truncated;
 use rye_engine::tool::{
@@ -271,29 +271,80 @@ pub(super) fn add_grants(
 
 /// Asks whether a running command may connect to a host. An approval holds for the session.
 pub(super) async fn approve_connection(target: &str, context: &ToolContext) -> bool {
-    let dir = context.sandbox.working_dir();
-    let matches = |key: &str, value: &Value, gate: &Gate| gate.context.get(key) == Some(value);
-    let (connection, dir) = (json!(target), json!(dir));
-    let is_same =
-        |gate: &Gate| matches(CONNECTION, &connection, gate) && matches(WORKING_DIR, &dir, gate);
-    let approved = context.gates_resolved_with(&ActionId::Approve).await;
-    if approved.is_ok_and(|gates| gates.iter().any(is_same)) {
+    if is_connection_approved(target, context).await {
         return true;
     }
-    let key = format!("{}:connect:{target}", context.call);
-    let title = format!("connect to {target}");
-    let mut request = DecisionRequest::approval(key, title).while_running();
+    let mut request = connection_request(target, context).while_running();
     request.body = format!(
         "{}\nA command that is running connects to a host that the policy does not mention. \
          It waits. An approval holds for the session.",
         Risk::gate_line(Some(Risk::Medium))
     );
-    request.context.insert(RISK.to_owned(), json!(Risk::Medium));
-    request.context.insert(CONNECTION.to_owned(), connection);
-    request.context.insert(WORKING_DIR.to_owned(), dir);
     request.add_sandbox(&*context.sandbox);
     let decided = context.request_decision(request).await;
     matches!(decided, Ok(resolution) if resolution.action == ActionId::Approve)
+}
+
+/// Asks whether a document may be fetched from a host. An approval holds for the session, for
+/// commands as well.
+pub(super) async fn approve_fetch(
+    tool: &ToolDef,
+    url: &str,
+    target: &str,
+    is_listed: bool,
+    context: &ToolContext,
+) -> Result<(), ToolError> {
+    let risk = if is_listed { Risk::Low } else { Risk::Medium };
+    let reasons = (!is_listed).then(|| ReviewReason {
+        text: "the network policy does not mention the host".to_owned(),
+        can_be_allowed_by_rule: true,
+        applies_to_all_params: false,
+    });
+    let policy_name = tool.policy_name();
+    let facts = CallFacts {
+        reasons: reasons.as_slice(),
+        ..CallFacts::new(&policy_name, Some(risk))
+    };
+    let denied = |message| ToolError(ErrorInfo::new(ErrorCode::Denied, message));
+    match context.policy()?.decide(&facts).mode {
+        Mode::Allow => return Ok(()),
+        Mode::Deny => return Err(denied(format!("denied by the policy: {}", tool.spec.name))),
+        Mode::Ask if is_connection_approved(target, context).await => return Ok(()),
+        Mode::Ask => {}
+    }
+    let mut request = connection_request(target, context);
+    request.body = format!(
+        "{}\nreads: {}\nAn approval holds for this host and session.",
+        Risk::gate_line(Some(risk)),
+        sanitize_line(url)
+    );
+    let resolution = context.request_decision(request).await?;
+    if resolution.action.is_approval() {
+        Ok(())
+    } else {
+        Err(denied(resolution.denial()))
+    }
+}
+
+/// A request to connect to a host.
+fn connection_request(target: &str, context: &ToolContext) -> DecisionRequest {
+    let key = format!("{}:connect:{target}", context.call);
+    let mut request = DecisionRequest::approval(key, format!("connect to {target}"));
+    let dir = json!(context.sandbox.working_dir());
+    request.context.insert(RISK.to_owned(), json!(Risk::Medium));
+    request.context.insert(CONNECTION.to_owned(), json!(target));
+    request.context.insert(WORKING_DIR.to_owned(), dir);
+    request
+}
+
+/// Whether a person has approved connections of this session to a host.
+async fn is_connection_approved(target: &str, context: &ToolContext) -> bool {
+    let (connection, dir) = (json!(target), json!(context.sandbox.working_dir()));
+    let matches = |key: &str, value: &Value, gate: &Gate| gate.context.get(key) == Some(value);
+    let is_same =
+        |gate: &Gate| matches(CONNECTION, &connection, gate) && matches(WORKING_DIR, &dir, gate);
+    let approved = context.gates_resolved_with(&ActionId::Approve).await;
+    approved.is_ok_and(|gates| gates.iter().any(is_same))
 }
 
 /// Waits for approval to read a path outside of what the sandbox shows, and returns a context

@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 
 use self::apply::{Change, apply};
 pub(super) use self::document::Document;
-use super::{approval, counted, parse, placeholder_guard, read};
+use super::{Checks, approval, counted, parse, placeholder_guard, read};
 use rye_engine::BoxFuture;
 use rye_engine::arguments::annotate;
 use rye_engine::sandbox::Sandbox;
@@ -39,11 +39,12 @@ const MAX_DIFFED_FILE: usize = 4 * 1024 * 1024;
 pub(super) struct Edit {
     def: ToolDef,
     write_lock: Arc<Mutex<()>>,
+    checks: Arc<Checks>,
 }
 
 impl Edit {
     /// Creates the tool. It holds the lock while it reads and writes, so that no change is lost.
-    pub(super) fn new(write_lock: Arc<Mutex<()>>) -> Self {
+    pub(super) fn new(write_lock: Arc<Mutex<()>>, checks: Arc<Checks>) -> Self {
         let description = "Replaces text in a file. `old` must match exactly, including whitespace, \
             and occur once unless `all` is set. For several replacements in one file, give \
             `edits`: they are applied in order, all or none. Line endings are preserved. \
@@ -78,7 +79,11 @@ impl Edit {
         });
         let mut def = ToolDef::new("edit", description, parameters).effect(EffectClass::AtMostOnce);
         def.exclusive = true;
-        Self { def, write_lock }
+        Self {
+            def,
+            write_lock,
+            checks,
+        }
     }
 }
 
@@ -137,8 +142,9 @@ impl Tool for Edit {
             }
             let path = &args.path;
             context.sandbox = approval::sandbox_for_write(path, &context).await?;
+            let baseline = self.checks.before(&[path], &context).await;
             let sandbox = &*context.sandbox;
-            let _guard = self.write_lock.lock().await;
+            let guard = self.write_lock.lock().await;
             let bytes = match sandbox.read(path).await {
                 Ok(bytes) => bytes,
                 Err(error) => return Err(read::not_found_error(sandbox, path, error).await),
@@ -170,7 +176,9 @@ impl Tool for Edit {
             permitted
                 .write(path, &new_document.bytes(), &context)
                 .await?;
-            let output = report(path, &document.text, &new_document.text, replacements);
+            drop(guard);
+            let mut output = report(path, &document.text, &new_document.text, replacements);
+            self.checks.add_new(baseline, &mut output, &context).await;
             Ok(annotate(permitted.edited.as_ref(), output))
         })
     }

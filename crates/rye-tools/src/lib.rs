@@ -15,7 +15,9 @@ mod approval;
 mod ask;
 mod background;
 mod bash;
+mod checks;
 mod edit;
+mod fetch;
 mod glob;
 mod grep;
 pub mod meta_tools;
@@ -42,7 +44,9 @@ use apply_patch::ApplyPatch;
 use ask::Ask;
 use background::{BackgroundCommands, bash_kill, bash_output};
 pub use bash::Bash;
+pub use checks::{CheckSpec, Checks};
 use edit::Edit;
+pub use fetch::{Fetch, fetch};
 pub use glob::glob;
 pub use grep::grep;
 use plan::plan;
@@ -52,18 +56,27 @@ pub use task::task;
 pub use threads::{list_threads, thread_read};
 use write::Write;
 
-/// All built-in tools except [`skill()`].
+/// All built-in tools except [`skill()`] and [`fetch()`], which need more than a sandbox.
 pub fn tools() -> Vec<Arc<dyn Tool>> {
+    tools_with_checks(Checks::default())
+}
+
+/// Like [`tools()`], with checks of the files that tools change.
+pub fn tools_with_checks(checks: Checks) -> Vec<Arc<dyn Tool>> {
+    let checks = Arc::new(checks);
     // Held while a file is read and written, so that no change is lost.
     let write_lock = Arc::<tokio::sync::Mutex<()>>::default();
     let background = Arc::<BackgroundCommands>::default();
     vec![
-        Arc::new(ApplyPatch::new(Arc::clone(&write_lock))),
+        Arc::new(ApplyPatch::new(
+            Arc::clone(&write_lock),
+            Arc::clone(&checks),
+        )),
         Arc::new(Ask::default()),
         Arc::new(Bash::new(Arc::clone(&background))),
         Arc::new(bash_kill(Arc::clone(&background))),
         Arc::new(bash_output(background)),
-        Arc::new(Edit::new(Arc::clone(&write_lock))),
+        Arc::new(Edit::new(Arc::clone(&write_lock), Arc::clone(&checks))),
         Arc::new(glob()),
         Arc::new(grep()),
         Arc::new(list_threads()),
@@ -71,7 +84,7 @@ pub fn tools() -> Vec<Arc<dyn Tool>> {
         Arc::new(read()),
         Arc::new(task()),
         Arc::new(thread_read()),
-        Arc::new(Write::new(write_lock)),
+        Arc::new(Write::new(write_lock, checks)),
     ]
 }
 

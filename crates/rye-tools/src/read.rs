@@ -8,7 +8,7 @@ use lillux::Hash;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::kind::Kind;
+pub(super) use self::kind::Kind;
 use super::{approval, parse, sandbox_error, tool};
 use rye_engine::attachment::{self, MAX_IMAGE_BYTES};
 use rye_engine::blob::SCHEME;

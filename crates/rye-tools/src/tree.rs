@@ -41,6 +41,11 @@ impl Pattern {
         })
     }
 
+    /// Whether the pattern excludes files.
+    pub(super) fn is_negated(&self) -> bool {
+        self.is_negated
+    }
+
     /// Whether a path, relative to the root of the search, matches.
     pub(super) fn matches(&self, path: &str) -> bool {
         self.glob.is_match(path) != self.is_negated

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{approval, counted, parse, placeholder_guard, sandbox_error};
+use super::{Checks, approval, counted, parse, placeholder_guard, sandbox_error};
 use lillux::redact::REDACTED;
 use rye_engine::BoxFuture;
 use rye_engine::arguments::annotate;
@@ -17,12 +17,13 @@ use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolO
 #[derive(Debug)]
 pub(super) struct Write {
     def: ToolDef,
-    write_lock: Arc<Mutex<()>>,
+    lock: Arc<Mutex<()>>,
+    checks: Arc<Checks>,
 }
 
 impl Write {
     /// Creates the tool. It holds the lock while it writes.
-    pub(super) fn new(write_lock: Arc<Mutex<()>>) -> Self {
+    pub(super) fn new(lock: Arc<Mutex<()>>, checks: Arc<Checks>) -> Self {
         let description = "Writes a complete text file and replaces an existing one. Creates missing \
             directories. To change a part of a file, use `edit`.";
         let parameters = json!({
@@ -37,7 +38,7 @@ impl Write {
         let mut def =
             ToolDef::new("write", description, parameters).effect(EffectClass::Idempotent);
         def.exclusive = true;
-        Self { def, write_lock }
+        Self { def, lock, checks }
     }
 }
 
@@ -67,7 +68,8 @@ impl Tool for Write {
                 Args { path, content } = parse(edited.args.clone())?;
             }
             context.sandbox = approval::sandbox_for_write(&path, &context).await?;
-            let _guard = self.write_lock.lock().await;
+            let baseline = self.checks.before(&[&path], &context).await;
+            let guard = self.lock.lock().await;
             let previous_size = match context.sandbox.stat(&path).await {
                 Ok(info) => Some(info.size),
                 Err(SandboxError::NotFound(_)) => None,
@@ -82,7 +84,9 @@ impl Tool for Write {
             }
             let bytes = content.as_bytes();
             permitted.write(&path, bytes, &context).await?;
-            let output = report(&path, &content, previous_size);
+            drop(guard);
+            let mut output = report(&path, &content, previous_size);
+            self.checks.add_new(baseline, &mut output, &context).await;
             Ok(annotate(permitted.edited.as_ref(), output))
         })
     }

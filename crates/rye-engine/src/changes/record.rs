@@ -12,7 +12,7 @@ use super::relative_path;
 use super::snapshot::{Snapshot, SnapshotError, earliest_change};
 use crate::blob::{BlobStore, SCHEME};
 use crate::runner::ThreadCommand;
-use crate::sandbox::SandboxError;
+use crate::sandbox::{FileAccess, SandboxError};
 use crate::store::{SessionStore, StoreError};
 use crate::tool::{ToolContext, ToolError};
 
@@ -206,6 +206,25 @@ impl ToolContext {
             incomplete,
         });
         recorded.await.map_err(|error| unkept(error.0.message))
+    }
+
+    /// Runs work that may change files of the workspace outside of the sandbox, and records which
+    /// files it changes, as for a command.
+    pub async fn track_changes<T, E>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<Result<T, E>, SandboxError> {
+        let is_in_memory = self.sandbox.confinement().files == FileAccess::Memory;
+        let before = if is_in_memory {
+            None
+        } else {
+            self.before_command().await?
+        };
+        let result = work.await;
+        if let Some(before) = before {
+            self.after_command(before, result.is_err()).await?;
+        }
+        Ok(result)
     }
 
     /// Reads the current state of the workspace.

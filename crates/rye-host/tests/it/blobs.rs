@@ -22,6 +22,7 @@ async fn run_script(dir: &Path, script: &str) -> String {
     let options = Options {
         database: dir.join("sessions.db"),
         vault: None,
+        checks: Vec::new(),
         sandbox: SandboxOptions {
             kind: SandboxKind::Virtual,
             resume_in: None,

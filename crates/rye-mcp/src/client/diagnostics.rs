@@ -117,7 +117,7 @@ impl fmt::Display for Diagnostics {
 /// The last lines of standard error that say why a server failed, without the usual noise of package
 /// managers and stack traces.
 fn meaningful_lines(stderr: &str) -> Vec<&str> {
-    const MAX_LINES: usize = 3;
+    const MAX_LINES: usize = 4;
     let lines = stderr.lines().filter(|line| !is_noise(line));
     let lines: Vec<_> = lines.map(str::trim).collect();
     let errors = lines.iter().copied().filter(|line| names_error(line));
@@ -152,10 +152,16 @@ fn is_noise(line: &str) -> bool {
     // Indented lines are frames of a stack trace or the continuation of a message.
     let is_indented = line.starts_with([' ', '\t']);
     let text = without_prefix(line);
-    is_indented
+    (is_indented && !is_cause(text))
         || !text.contains(char::is_alphabetic)
         || PREFIXES.iter().any(|prefix| text.starts_with(prefix))
         || text.contains("complete log of this run")
+}
+
+/// Whether a line is part of a chain of causes, as programs in Rust such as `uv` print it.
+fn is_cause(text: &str) -> bool {
+    const PREFIXES: [&str; 5] = ["cause:", "Caused by:", "×", "╰─▶", "├─▶"];
+    PREFIXES.iter().any(|prefix| text.starts_with(prefix))
 }
 
 fn names_error(line: &str) -> bool {
@@ -177,8 +183,9 @@ fn names_error(line: &str) -> bool {
         "required",
         "panic",
     ];
-    let text = without_prefix(line).to_lowercase();
-    WORDS.iter().any(|word| text.contains(word))
+    let text = without_prefix(line);
+    let lower = text.to_lowercase();
+    is_cause(text) || WORDS.iter().any(|word| lower.contains(word))
 }
 
 /// The beginning of a line without control characters.
@@ -222,7 +229,29 @@ mod tests {
             Error: Cannot find module 'nope'\n    at Module._resolve (node:internal:1)\n\n\
             Node.js v20.1.0\n";
         assert_eq!(meaningful_lines(node), ["Error: Cannot find module 'nope'"]);
-        assert_eq!(meaningful_lines("a\nb\nc\nd"), ["b", "c", "d"]);
+        let uv = "Using Python 3.12\nerror: Failed to fetch: https://pypi.example/simple/time/\n  \
+            cause: error sending request\n  cause: client error (Connect)\n  \
+            cause: invalid peer certificate: UnknownIssuer\n\nhint: Consider `--system-certs`\n";
+        assert_eq!(
+            meaningful_lines(uv),
+            [
+                "error: Failed to fetch: https://pypi.example/simple/time/",
+                "cause: error sending request",
+                "cause: client error (Connect)",
+                "cause: invalid peer certificate: UnknownIssuer",
+            ]
+        );
+        let older_uv = "  × No solution found when resolving tool dependencies:\n  \
+            ╰─▶ Because nope was not found in the package registry and you\n      require nope, \
+            your requirements are unsatisfiable.\n";
+        assert_eq!(
+            meaningful_lines(older_uv),
+            [
+                "× No solution found when resolving tool dependencies:",
+                "╰─▶ Because nope was not found in the package registry and you",
+            ]
+        );
+        assert_eq!(meaningful_lines("a\nb\nc\nd\ne"), ["b", "c", "d", "e"]);
         assert!(meaningful_lines(" \n---\n").is_empty());
     }
 

@@ -45,7 +45,7 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-type Body = BoxBody<Bytes, hyper::Error>;
+pub(super) type Body = BoxBody<Bytes, hyper::Error>;
 
 /// A permitted `CONNECT` request.
 struct Tunnel {
@@ -143,7 +143,7 @@ impl EgressProxy {
     }
 
     /// The secrets for a target of `http://`.
-    fn injections(&self, target: &Target) -> Vec<&Injection> {
+    pub(super) fn injections(&self, target: &Target) -> Vec<&Injection> {
         let is_for = |injection: &&Injection| {
             let secure = injection.target();
             target.port == HTTP && secure.is_some_and(|it| it.host == target.host)
@@ -151,7 +151,10 @@ impl EgressProxy {
         self.setup.policy.inject.iter().filter(is_for).collect()
     }
 
-    fn injected_header(&self, it: &Injection) -> Result<(HeaderName, HeaderValue), Refusal> {
+    pub(super) fn injected_header(
+        &self,
+        it: &Injection,
+    ) -> Result<(HeaderName, HeaderValue), Refusal> {
         let mut text = Zeroizing::new(String::new());
         let parse = |inner: &str| inner.strip_prefix(VAULT).map(str::to_owned);
         for segment in VARIABLE.segments(&it.value, parse) {
@@ -201,14 +204,19 @@ fn prepare(request: &mut Request<Incoming>, target: &Target) {
     let path = path.map_or("/", |path| path.as_str()).parse();
     *request.uri_mut() = path.unwrap_or_else(|_| Uri::from_static("/"));
     *request.version_mut() = hyper::Version::HTTP_11;
+    if let Some(host) = host_header(target) {
+        request.headers_mut().insert(header::HOST, host);
+    }
+}
+
+/// The header `Host` for a target.
+pub(super) fn host_header(target: &Target) -> Option<HeaderValue> {
     let host = match target.port {
         HTTP | 443 => target.host.to_string(),
         _ => target.to_string(),
     };
     // The parts of a target are valid in a header.
-    if let Ok(host) = HeaderValue::from_str(&host) {
-        request.headers_mut().insert(header::HOST, host);
-    }
+    HeaderValue::from_str(&host).ok()
 }
 
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
@@ -221,10 +229,15 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-async fn send(
+/// Sends a request on a new connection.
+pub(super) async fn send<B>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    request: Request<Incoming>,
-) -> Result<Response<Body>, Refusal> {
+    request: Request<B>,
+) -> Result<Response<Body>, Refusal>
+where
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let failed = |error: hyper::Error| Refusal::Unreachable(std::io::Error::other(error));
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
     let (mut sender, connection) = handshake.await.map_err(failed)?;
@@ -239,7 +252,7 @@ async fn send(
 }
 
 /// Encrypts a connection. The server must have a certificate for the host.
-async fn encrypt(
+pub(super) async fn encrypt(
     stream: TcpStream,
     target: &Target,
 ) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin + 'static, Refusal> {

@@ -175,8 +175,16 @@ impl CallTool {
 
     fn provider<'a>(&self, tool: &'a str) -> Result<(&dyn ToolProvider, &'a str), ToolError> {
         let unknown = || {
+            // The prefix with which people and files name an item.
+            let name = tool.strip_prefix("tool:").unwrap_or(tool);
+            let first = self.hub.providers.first().map(|it| it.service());
+            let example = match first {
+                Some(service) if !name.contains(':') => format!(", such as `{service}:{name}`"),
+                _ => String::new(),
+            };
             let message = format!(
-                "unknown tool `{tool}`: expected SERVICE:NAME from list_tools; services: {}",
+                "unknown tool `{tool}`: use an id that `list_tools` returns{example}; they start \
+                 with one of the services {}",
                 self.hub.services()
             );
             tool_error(ErrorCode::UnknownTool, message)

@@ -7,7 +7,7 @@ const SNIFF_LEN: usize = 8 * 1024;
 
 /// Kind of a file's content.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Text, with notes about its encoding.
     Text {
         text: String,
@@ -23,7 +23,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn detect(bytes: &[u8]) -> Self {
+    pub(crate) fn detect(bytes: &[u8]) -> Self {
         if let Some(mime_type) = image_type(bytes) {
             let size = image_size(mime_type, bytes);
             return Self::Image { mime_type, size };

@@ -249,3 +249,63 @@ fn command_in_the_background_is_read_killed_and_ends_with_the_session() {
     let process = std::path::PathBuf::from(format!("/proc/{}", pid.trim()));
     assert!(!process.exists(), "the command outlives the session");
 }
+
+/// A check that finds each line with `bad`, and one that does not exist.
+const CHECKS: &str = "
+checks:
+  - { files: ['*.txt', '!ignored.txt'], command: \"grep -n bad {file} | sed 's/^/{file}:/'\" }
+  - { files: ['*.md'], command: 'no-such-linter {file}' }
+";
+
+const CHECKED: &str = "
+steps:
+  - tool_calls: [{ name: edit, args: { path: a.txt, old: one, new: \"one\\nbad two\" } }]
+  - tool_calls: [{ name: edit, args: { path: a.txt, old: one, new: \"one\\nzero\" } }]
+  - tool_calls: [{ name: write, args: { path: new.txt, content: \"bad\\nbad\\n\" } }]
+  - tool_calls: [{ name: write, args: { path: ignored.txt, content: bad } }]
+  - tool_calls: [{ name: write, args: { path: a.md, content: bad } }]
+  - text: done
+";
+
+#[test]
+fn new_diagnostics_of_a_checker_follow_an_edit() {
+    let env = TestEnv::new();
+    env.write("project/a.txt", "bad start\none\n");
+    // A project cannot run commands that nobody accepted.
+    env.write("project/.ai/config/agent/checks.yaml", CHECKS);
+    let ignored = prompt(&env, CHECKED, &[]);
+    let texts = results(&env, &ignored);
+    assert!(
+        texts.iter().all(|(_, data)| data["diagnostics"].is_null()),
+        "{texts:?}"
+    );
+    let notice = String::from_utf8_lossy(&ignored.stderr).into_owned();
+    assert!(notice.contains("checks.yaml"), "{notice}");
+    std::fs::remove_file(env.path("project/.ai/config/agent/checks.yaml")).unwrap();
+
+    env.write("user/.ai/config/agent/checks.yaml", CHECKS);
+    env.write("project/a.txt", "bad start\none\n");
+    for name in ["new.txt", "ignored.txt", "a.md"] {
+        std::fs::remove_file(env.path(&format!("project/{name}"))).unwrap();
+    }
+    let results = results(&env, &prompt(&env, CHECKED, &[]));
+    let lines = |index: usize| results[index].1["diagnostics"][0]["lines"].clone();
+    assert_eq!(lines(0), value!(["a.txt:3:bad two"]), "{results:?}");
+    assert!(results[0].0.ends_with("\na.txt:3:bad two"), "{results:?}");
+    // What moved is not new.
+    assert_eq!(lines(1), Value::Null);
+    assert_eq!(lines(2), value!(["new.txt:1:bad", "new.txt:2:bad"]));
+    assert_eq!(lines(3), Value::Null);
+    assert!(
+        results[4].0.contains("[check `no-such-linter a.md`: "),
+        "{results:?}"
+    );
+
+    env.write(
+        "user/.ai/config/agent/checks.yaml",
+        "checks: [{ files: [], command: x }]",
+    );
+    let invalid = prompt(&env, CHECKED, &[]);
+    let message = outcome(&invalid)["error"]["message"].to_string();
+    assert!(message.contains("checks.yaml"), "{message}");
+}

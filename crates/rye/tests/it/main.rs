@@ -21,6 +21,7 @@ mod effect_classes;
 mod egress;
 mod eval;
 mod execute;
+mod fetch;
 mod gate_answers;
 mod graphs;
 mod incomplete_answers;

@@ -393,11 +393,13 @@ fn invalid_calls_are_reported_to_the_model() {
         ),
         (
             "tool_id: nothing, summary: x",
-            "`nothing`: expected SERVICE:NAME",
+            "unknown tool `nothing`: use an id that `list_tools` returns, such as `rye:nothing`",
         ),
+        ("tool_id: 'tool:deploy', summary: x", "such as `rye:deploy`"),
         (
             "tool_id: 'web:get', summary: x",
-            "`web:get`: expected SERVICE:NAME from list_tools; services: rye",
+            "unknown tool `web:get`: use an id that `list_tools` returns; they start with one of \
+             the services rye",
         ),
         (
             "tool_id: 'rye:deploy', params: { to: 7 }, summary: x",

@@ -518,6 +518,17 @@ fn newest_session_of_the_project_is_continued() {
 }
 
 #[test]
+fn id_of_a_prompt_needs_a_session() {
+    let env = TestEnv::new();
+    let output = env.run(&["prompt", "go", "--id", "deploy-1", "--json"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let error = &outcome(&output)["error"];
+    assert_eq!(error["code"], "usage", "{error}");
+    let hint = "rye prompt 'your task' --continue --id deploy-1";
+    assert_eq!(error["hint"], hint, "{error}");
+}
+
+#[test]
 fn attached_text_and_images_are_part_of_the_prompt() {
     let env = TestEnv::new();
     env.write("project/one.yaml", "steps:\n  - text: seen\n");

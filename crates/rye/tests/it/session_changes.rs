@@ -146,6 +146,41 @@ fn changes_of_commands_in_the_background_are_unknown() {
     assert_eq!(diff["unknown_commands"], 1, "{diff}");
 }
 
+/// A signed tool that runs outside of the sandbox.
+const STAMP: &str = r#"
+version: "1.0.0"
+description: Writes a file
+executor_id: rye/core/runtimes/bash/bash
+config:
+  command: 'echo new > kept.txt; mkdir -p out; echo made > out/made.txt; rm gone.txt'
+"#;
+
+#[test]
+fn changes_of_a_called_tool_are_shown_and_undone() {
+    let env = TestEnv::new();
+    assert!(env.run(&["init"]).status.success());
+    env.write("project/.ai/tools/stamp.yaml", STAMP);
+    assert!(env.run(&["sign", "stamp"]).status.success());
+    env.write("project/kept.txt", "old\n");
+    env.write("project/gone.txt", "gone\n");
+    let args = serde_json::json!({ "tool_id": "rye:stamp", "summary": "stamp" });
+    let session = prompt(&env, &script(&[("call_tool", args)]));
+    assert_eq!(env.read("project/kept.txt"), "new\n");
+    assert_eq!(
+        changed(&env, &[&session]),
+        [
+            entry("gone.txt", "deleted", "unchanged"),
+            entry("kept.txt", "modified", "unchanged"),
+            entry("out/made.txt", "created", "unchanged"),
+        ]
+    );
+    let undone = env.run(&["session", "undo", &session]);
+    assert!(undone.status.success(), "{undone:?}");
+    assert_eq!(env.read("project/kept.txt"), "old\n");
+    assert_eq!(env.read("project/gone.txt"), "gone\n");
+    assert!(!env.path("project/out/made.txt").exists());
+}
+
 #[test]
 fn one_turn_or_one_file_can_be_undone() {
     let env = TestEnv::new();

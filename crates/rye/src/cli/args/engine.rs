@@ -82,9 +82,9 @@ pub(crate) struct PromptArgs {
     /// Continue the newest session of this project
     #[arg(long = "continue", conflicts_with_all = ["session", "org"])]
     pub(crate) continues: bool,
-    /// Id of the prompt: sending it again neither repeats the work nor the cost, but prints the
-    /// outcome of the first time
-    #[arg(long, value_name = "ID", requires = "session")]
+    /// Id of the prompt, unique in its session: sending it again neither repeats the work nor the
+    /// cost, but prints the outcome of the first time. Needs --session or --continue
+    #[arg(long, value_name = "ID")]
     pub(crate) id: Option<PromptId>,
     /// Attach an image or a text file; can be repeated
     #[arg(long = "attach", value_name = "FILE")]

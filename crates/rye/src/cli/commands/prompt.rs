@@ -33,6 +33,14 @@ pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
 }
 
 fn send(args: &PromptArgs, context: &Context) -> Outcome {
+    if let Some(id) = &args.id
+        && args.session.is_none()
+        && !args.continues
+    {
+        let message = "--id needs --session or --continue: the id is unique in a session";
+        let hint = format!("rye prompt 'your task' --continue --id {id}");
+        return Err(Failure::usage(message).hint(hint));
+    }
     let schema = args.schema.as_deref().map(load_schema).transpose()?;
     let text = input::prompt_text(&args.text, context.printer)?;
     let (text, attachments) = input::attach(text, &args.attachments)?;

@@ -88,8 +88,9 @@ impl TypedOptions {
                 self.options.timeout = Some(time);
             }
             "sandbox" => {
-                let choice = ToolSandboxChoice::from_str(value()?, false);
-                let message = || "invalid --sandbox: expected confined".to_owned();
+                let text = value()?;
+                let choice = ToolSandboxChoice::from_str(text, false);
+                let message = || format!("invalid --sandbox `{text}`: expected confined");
                 self.options.sandbox = Some(choice.map_err(|_| usage_error(message()))?);
             }
             "color" => {

@@ -47,9 +47,18 @@ pub(crate) fn run(
     if !args.no_check {
         let item = ServerItem::load(context.library()?, args.name.as_str())?;
         let server = item.server(context);
-        match super::first_tools(supervisor, context, server)? {
-            Ok(tools) => report.tools = Some(tools.iter().map(|t| t.name().to_owned()).collect()),
-            Err(error) => report.failure = Some(error.into()),
+        match super::first_tools(supervisor, context, server) {
+            Ok(Ok(tools)) => {
+                report.tools = Some(tools.iter().map(|t| t.name().to_owned()).collect());
+            }
+            Ok(Err(error)) => {
+                report.failure = Some(Failure::from(error).or_hint(replace_command(args)));
+            }
+            // The server is added all the same.
+            Err(interrupted) => {
+                let retry = format!("rye mcp discover {}", args.name);
+                report.failure = Some(interrupted.or_hint(retry));
+            }
         }
     }
     Ok(Box::new(report))
