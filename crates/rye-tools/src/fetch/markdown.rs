@@ -461,7 +461,7 @@ mod tests {
             &amp; title </title><style>p { color: red }</style>
             <script>if (a < b) { document.write("<p>no</p>") }</script></head>
             <body><nav><a href="/">Home</a> <a href="#top">Top</a></nav>
-            <h1>Ein <em>Titel</em></h1>
+            <h1>A <em>title</em></h1>
             <p>One <b>bold</b>
             word, <code>a &lt; b</code> and a <a href="../c?d=1">link</a>.<br>Next.</p>
             <ul><li>first<ul><li>inner</li></ul></li><li>second</ul>
@@ -480,7 +480,7 @@ mod tests {
         let expected = "\
 [Home](https://docs.example/) Top
 
-# Ein *Titel*
+# A *title*
 
 One **bold** word, `a < b` and a [link](https://docs.example/c?d=1).
 Next.
