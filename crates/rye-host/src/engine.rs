@@ -74,12 +74,12 @@ pub fn start_supervisor() -> Result<Supervisor, Failure> {
 pub fn with_supervisor<T>(
     context: &Context,
     options: EngineOptions,
-    supervisor: Supervisor,
+    supervisor: impl Into<Arc<Supervisor>>,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let runtime = runtime()?;
     let store = open_store(context)?;
-    run_engine(runtime, store, context, options, Arc::new(supervisor), work)
+    run_engine(runtime, store, context, options, supervisor.into(), work)
 }
 
 /// Builds an engine on the store, runs `work` and shuts everything down.

@@ -11,12 +11,59 @@ use rye_engine::audit::{self, BlobStatus, Finding, FindingKind, Verdict};
 use rye_engine::blob::{SCHEME, required_blobs};
 use rye_engine::protocol::{Archive, SessionId};
 use rye_items::trust::Trust;
+use serde_json::{Value, json};
 
 use crate::failure::{Failure, FailureKind};
 use crate::transfer::{self, ExportFile, TransferError};
 
 /// The verdict on each session.
 pub type Verdicts = Vec<(SessionId, Verdict)>;
+
+/// The verdict on a session as JSON, with the owners of keys by fingerprint.
+pub fn verdict_json(
+    session: &SessionId,
+    verdict: &Verdict,
+    owners: &BTreeMap<String, String>,
+) -> Value {
+    let findings = verdict.findings.iter().map(|finding| {
+        json!({
+            "kind": finding_name(finding.kind),
+            "location": finding.location,
+            "reason": finding.reason,
+        })
+    });
+    json!({
+        "session": session,
+        "entries": verdict.entries,
+        "unsigned_entries": verdict.unsealed_entries,
+        "seals": verdict.seals,
+        "receipts": verdict.receipts,
+        "blobs": verdict.blobs,
+        "keys": verdict.keys,
+        "owners": owners,
+        "sealed_at": verdict.sealed_at,
+        "unsealed": verdict.unsealed_rows,
+        "findings": findings.collect::<Vec<_>>(),
+    })
+}
+
+/// The owners of the keys in verdicts, by fingerprint.
+pub fn key_owners(sessions: &Verdicts, trust: &Trust<'_>) -> BTreeMap<String, String> {
+    let keys = sessions.iter().flat_map(|(_, verdict)| &verdict.keys);
+    keys.filter_map(|key| Some((key.clone(), key_owner(trust, key)?)))
+        .collect()
+}
+
+/// The serialised name of a kind of finding.
+pub fn finding_name(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::Altered => "altered",
+        FindingKind::Missing => "missing",
+        FindingKind::Added => "added",
+        FindingKind::Signature => "signature",
+        FindingKind::UnknownKey => "unknown_key",
+    }
+}
 
 /// The sessions to verify.
 pub struct SessionRecords {

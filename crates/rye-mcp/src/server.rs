@@ -41,6 +41,7 @@ use crate::gateway::Gateway;
 use approval::PendingApprovals;
 use project::Roots;
 
+pub use approval::gated_run;
 pub use stdio::serve_stdio;
 
 /// Instructions that the server sends during initialization.

@@ -1,10 +1,10 @@
-//! Reaches sessions whether or not this process holds them.
+//! The sessions that a caller can see, whichever process holds them.
 
 use std::sync::Arc;
 
-use rye_engine::protocol::{Entry, EntryId, EventKind, PromptId, Session, SessionId, Thread};
-use rye_engine::store::{CommandKind, SessionSnapshot, StoreError};
-use rye_engine::{Answer, Engine, EventStream, Notice, Prompt};
+use rye_engine::protocol::{Entry, EntryId, EventKind, Session, SessionId, Thread};
+use rye_engine::store::{SessionSnapshot, StoreError};
+use rye_engine::{Engine, EventStream, Notice};
 
 use crate::auth::Principal;
 use crate::problem::Problem;
@@ -13,19 +13,6 @@ use crate::problem::Problem;
 #[derive(Clone)]
 pub(crate) struct Sessions {
     pub(crate) engine: Engine,
-}
-
-/// A prompt that is stored.
-pub(crate) struct AcceptedPrompt {
-    pub(crate) id: PromptId,
-}
-
-/// What is known about a prompt.
-pub(crate) enum PromptState {
-    /// It has not ended.
-    Open,
-    /// It has ended.
-    Ended(Answer),
 }
 
 impl Sessions {
@@ -60,38 +47,6 @@ impl Sessions {
             .ok_or_else(|| Problem::not_found("thread", name))
     }
 
-    /// Stores a prompt, and makes sure that a process works on it.
-    pub(crate) async fn submit(
-        &self,
-        session: &SessionId,
-        prompt: Prompt,
-    ) -> Result<AcceptedPrompt, Problem> {
-        let id = self.engine.submit(session, prompt).await?;
-        Ok(AcceptedPrompt { id })
-    }
-
-    /// Sends a command to the holder of a session.
-    pub(crate) async fn command(
-        &self,
-        session: &SessionId,
-        thread: Option<&Thread>,
-        kind: CommandKind,
-    ) -> Result<(), Problem> {
-        let key = thread.map(|thread| thread.key.as_str());
-        Ok(self.engine.command(session, key, kind).await?)
-    }
-
-    /// The events of a session after a sequence number.
-    pub(crate) fn follow(&self, session: SessionId, after: u64) -> SessionEvents {
-        SessionEvents {
-            engine: self.engine.clone(),
-            session,
-            last: after,
-            stream: None,
-            current: None,
-        }
-    }
-
     /// Entries of a thread.
     pub(crate) async fn entries(
         &self,
@@ -105,76 +60,54 @@ impl Sessions {
             .await?)
     }
 
-    /// Whether a prompt has ended, and how; `None` if it does not exist.
-    pub(crate) async fn prompt_state(
+    /// The events of a session after a sequence number.
+    pub(crate) async fn follow(
         &self,
         session: &SessionId,
-        prompt: &PromptId,
-    ) -> Result<Option<PromptState>, Problem> {
-        match self.engine.answer_if_ended(session, prompt).await {
-            Ok(Some(answer)) => Ok(Some(PromptState::Ended(answer))),
-            Ok(None) => Ok(Some(PromptState::Open)),
-            Err(StoreError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        after: u64,
+    ) -> Result<SessionEvents, StoreError> {
+        let events = self.engine.follow(session, after).await?;
+        Ok(SessionEvents {
+            engine: self.engine.clone(),
+            session: session.clone(),
+            last: after,
+            events: events.keep_running(),
+            current: None,
+        })
     }
 }
 
-/// The events of a session: every stored event once and in order, with live events in between if
-/// this process holds the session.
+/// The events of a session, each with the entry that it refers to.
 pub(crate) struct SessionEvents {
     engine: Engine,
     session: SessionId,
-    /// Sequence number of the last event.
+    /// Sequence number of the last event that was returned.
     last: u64,
-    /// Opened when the first event is read.
-    stream: Option<EventStream>,
+    events: EventStream,
     /// The event to return next, until its entry is loaded.
     current: Option<Notice>,
 }
 
 impl SessionEvents {
-    /// The next event, with the entry that it refers to; `None` once the session is deleted.
-    /// Cancel safe.
+    /// The next event; `None` once the session is deleted. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<Option<Notice>, StoreError> {
-        loop {
-            if let Some(notice) = &self.current {
-                let entry = self.entry(notice).await?;
-                let notice = self.current.take();
-                return Ok(notice.map(|notice| Notice { entry, ..notice }));
-            }
-            let Some(notice) = self.read().await? else {
-                return Ok(None);
-            };
-            if let Some(number) = notice.event.sequence {
-                if number <= self.last {
-                    continue;
-                }
-                self.last = number;
-            }
-            self.current = Some(notice);
+        if self.current.is_none() {
+            self.current = self.events.next().await?;
         }
+        let Some(notice) = &self.current else {
+            return Ok(None);
+        };
+        let entry = self.entry(notice).await?;
+        let notice = self.current.take();
+        if let Some(number) = notice.as_ref().and_then(|it| it.event.sequence) {
+            self.last = number;
+        }
+        Ok(notice.map(|notice| Notice { entry, ..notice }))
     }
 
-    /// Sequence number of the last event.
+    /// Sequence number of the last event that was returned.
     pub(crate) fn last(&self) -> u64 {
         self.last
-    }
-
-    /// Waits for the next event.
-    async fn read(&mut self) -> Result<Option<Notice>, StoreError> {
-        let stream = match &mut self.stream {
-            Some(stream) => stream,
-            stream => {
-                let events = self.engine.follow(&self.session, self.last).await;
-                match events {
-                    Ok(events) => stream.insert(events),
-                    Err(StoreError::NotFound { .. }) => return Ok(None),
-                    Err(error) => return Err(error),
-                }
-            }
-        };
-        stream.next().await
     }
 
     /// The entry that an event refers to.

@@ -1,11 +1,15 @@
 //! The routes of the API, one module per resource.
 
+mod audit;
 mod control;
 mod documents;
+mod files;
 mod gates;
+mod items;
 mod operations;
 mod prompts;
 mod sessions;
+mod socket;
 mod streams;
 mod threads;
 mod tokens;
@@ -49,6 +53,18 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(gates::decide))
         .routes(routes!(gates::decide_many))
         .routes(routes!(streams::events))
+        .routes(routes!(streams::all_events))
+        .routes(routes!(socket::socket))
+        .routes(routes!(audit::fork))
+        .routes(routes!(audit::export))
+        .routes(routes!(audit::import))
+        .routes(routes!(audit::verify))
+        .routes(routes!(files::blob))
+        .routes(routes!(files::artifacts))
+        .routes(routes!(items::search))
+        .routes(routes!(items::show))
+        .routes(routes!(items::execute))
+        .routes(routes!(items::start_graph))
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::whoami))

@@ -37,6 +37,16 @@ impl Principal {
         Err(problem.with("scope", name))
     }
 
+    /// Fails unless the caller's token gives access to all sessions.
+    pub(crate) fn require_unbounded(&self) -> Result<(), Problem> {
+        let token = &self.token;
+        if token.user.is_none() && token.org.is_none() && token.project.is_none() {
+            return Ok(());
+        }
+        let detail = "this needs a token that gives access to all sessions";
+        Err(Problem::new(StatusCode::FORBIDDEN, "bounded_token", detail))
+    }
+
     /// Whether the caller may know of a session: it belongs to their user or organisation, and to
     /// the project of the token.
     pub(crate) fn can_see(&self, session: &Session) -> bool {

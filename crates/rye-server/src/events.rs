@@ -39,7 +39,8 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    fn new(name: &'static str, data: Value) -> Self {
+    /// A frame without a position.
+    pub(crate) fn new(name: &'static str, data: Value) -> Self {
         Self {
             cursor: None,
             name,
@@ -59,7 +60,8 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    fn matches(&self, event: &Event) -> bool {
+    /// Whether the client wants an event.
+    pub(crate) fn matches(&self, event: &Event) -> bool {
         let is_type = self.types.is_empty() || self.types.contains(event.kind.name());
         let thread = self.thread.as_ref();
         // A slow reader must learn that it lags.
@@ -69,7 +71,7 @@ impl Filter {
 }
 
 /// The frame for an event of a session.
-fn event_frame(session: &Session, notice: &Notice) -> Result<Frame, Problem> {
+pub(crate) fn event_frame(session: &Session, notice: &Notice) -> Result<Frame, Problem> {
     let data = event_json(&notice.event, notice.entry.as_deref());
     let data = data.map_err(|error| {
         let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
@@ -114,14 +116,14 @@ pub(crate) struct SessionStream {
 
 impl SessionStream {
     /// A stream that starts at a cursor, or without one at the current state.
-    pub(crate) fn new(
+    pub(crate) async fn new(
         sessions: &Sessions,
         snapshot: SessionSnapshot,
         cursor: Option<&Cursor>,
         filter: Filter,
         until_idle: bool,
         draining: CancellationToken,
-    ) -> Self {
+    ) -> Result<Self, Problem> {
         let mut queue = VecDeque::new();
         let end = snapshot.sequence;
         let after = match cursor {
@@ -143,16 +145,16 @@ impl SessionStream {
             });
         }
         let session = snapshot.session;
-        Self {
+        Ok(Self {
             engine: sessions.engine.clone(),
-            events: sessions.follow(session.id.clone(), after.unwrap_or(end)),
+            events: sessions.follow(&session.id, after.unwrap_or(end)).await?,
             session,
             filter,
             until_idle,
             draining,
             queue,
             is_over: false,
-        }
+        })
     }
 
     /// Whether there are frames to send before the first event.

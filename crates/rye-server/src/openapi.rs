@@ -100,6 +100,7 @@ pub(crate) mod schemas {
         limits => "Limits",
         queue_mode => "QueueMode",
         turn_end => "TurnEnd",
+        error => "ErrorInfo",
     }
 
     arrays! {

@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rye_engine::DecideError;
 use rye_engine::store::StoreError;
+use rye_engine::{DecideError, WithdrawError};
 use rye_host::{Failure, FailureKind};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -135,7 +135,9 @@ impl From<StoreError> for Problem {
             StoreError::Fenced(_) => new(StatusCode::CONFLICT, "fenced").retry_after(1),
             StoreError::GateClosed(_) => new(StatusCode::GONE, "gate_closed"),
             StoreError::Archived(_) => new(StatusCode::CONFLICT, "thread_archived"),
-            StoreError::SingleCall(_) => new(StatusCode::CONFLICT, "takes_no_prompts"),
+            StoreError::SingleCall(_) | StoreError::Task(_) | StoreError::Terminated(_) => {
+                new(StatusCode::CONFLICT, "takes_no_prompts")
+            }
             StoreError::Sandbox(..) => {
                 new(StatusCode::SERVICE_UNAVAILABLE, "sandbox").hint("rye sandbox check")
             }
@@ -167,6 +169,19 @@ impl From<DecideError> for Problem {
             DecideError::InvalidAmount(_) => invalid("invalid_amount"),
             DecideError::InvalidSelection { .. } => invalid("invalid_selection"),
             _ => invalid("decision_refused"),
+        }
+    }
+}
+
+impl From<WithdrawError> for Problem {
+    fn from(error: WithdrawError) -> Self {
+        let detail = error.to_string();
+        match error {
+            WithdrawError::Running(_) => Self::new(StatusCode::CONFLICT, "prompt_running", detail),
+            WithdrawError::Ended(_) => Self::new(StatusCode::GONE, "prompt_ended", detail),
+            WithdrawError::GateClosed(_) => Self::new(StatusCode::GONE, "gate_closed", detail),
+            WithdrawError::Store(error) => error.into(),
+            _ => Self::new(StatusCode::CONFLICT, "not_withdrawn", detail),
         }
     }
 }

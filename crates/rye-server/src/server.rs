@@ -10,7 +10,9 @@ use std::time::Duration;
 use lillux::process::ShutdownSignals;
 use rye_engine::Engine;
 use rye_host::engine::{EngineOptions, database, runtime, start_supervisor, with_supervisor};
-use rye_host::{Context, Failure, SandboxKind};
+use rye_host::gateway::ItemGateway;
+use rye_host::{Context, Failure, SandboxKind, settings};
+use rye_mcp::ApprovalChannel;
 use rye_mcp::server::http::connections::{self, Limits};
 use rye_store::{Scope, TokenKind};
 use tokio::net::TcpListener;
@@ -70,6 +72,10 @@ pub(crate) struct State {
     pub(crate) options: Options,
     /// The project of new sessions.
     pub(crate) project: PathBuf,
+    /// Settings and keys of the user, and the items of the project.
+    pub(crate) context: Context,
+    /// Searches, reads and executes items.
+    pub(crate) gateway: Arc<ItemGateway>,
     /// Cancelled when the server stops: event streams end.
     pub(crate) draining: CancellationToken,
 }
@@ -98,11 +104,12 @@ impl State {
 /// Serves until SIGINT or SIGTERM. Calls `on_ready` when the server accepts requests.
 pub fn run(
     context: &Context,
+    settings: &settings::Options,
     options: Options,
     on_ready: impl FnOnce(&Ready),
 ) -> Result<(), Failure> {
     // It forks, so it must start before any threads.
-    let supervisor = start_supervisor()?;
+    let supervisor = Arc::new(start_supervisor()?);
     let mut signals =
         ShutdownSignals::listen().map_err(|error| unable("wait for signals", error))?;
     let engine_options = EngineOptions {
@@ -114,6 +121,14 @@ pub fn run(
     let tokens = tokens(context)?;
     let project = context.settings.project().to_owned();
     let name = context.user_name()?;
+    let own_context = Context::open(settings)?;
+    let gateway = ItemGateway::new(
+        settings,
+        context,
+        Arc::clone(&supervisor),
+        ApprovalChannel::Terminal,
+        |_| String::new(),
+    );
     with_supervisor(context, engine_options, supervisor, async |engine| {
         let wanted = options.address;
         let listener = TcpListener::bind(wanted).await;
@@ -129,6 +144,8 @@ pub fn run(
             address,
             options,
             project,
+            context: own_context,
+            gateway: Arc::new(gateway),
             draining: CancellationToken::new(),
         }));
         on_ready(&ready(&app, name).await?);

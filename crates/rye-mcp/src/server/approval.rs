@@ -214,28 +214,9 @@ impl Server {
         why: Option<&str>,
         context: &RequestContext<RoleServer>,
     ) -> Result<ApprovalStep, GatewayError> {
-        let chain = executor.chain(&request.tool).map_err(|error| {
-            let refused = GatewayError::new(error.code(), error.to_string());
-            match error.hint() {
-                Some(hint) => refused.with_hint(hint),
-                None => refused,
-            }
-        })?;
-        let links = chain.links.iter().chain(chain.named.values());
         let id = &request.tool.id;
-        let call = GatedCall {
-            title: format!("Run {id} for an MCP client?"),
-            tool: id.to_string(),
-            parameters: request.parameters.clone(),
-            chain: chain.hash,
-            components: links
-                .map(|link| Component {
-                    name: link.id().to_string(),
-                    hash: link.item.hash.to_hex(),
-                })
-                .collect(),
-            question: run_question(&chain, request, why),
-        };
+        let title = format!("Run {id} for an MCP client?");
+        let call = gated_run(executor, request, title, why)?;
         let approval = ApprovalRequest {
             call,
             checkbox: "Approve the run",
@@ -362,6 +343,36 @@ fn approval_schema(checkbox: &str) -> Result<ElicitationSchema, GatewayError> {
         "required": ["approve"],
     });
     serde_json::from_value(schema).map_err(|error| GatewayError::new("internal", error.to_string()))
+}
+
+/// The call that a person has to approve so that a request may run.
+pub fn gated_run(
+    executor: &Executor,
+    request: &Request,
+    title: String,
+    why: Option<&str>,
+) -> Result<GatedCall, GatewayError> {
+    let chain = executor.chain(&request.tool).map_err(|error| {
+        let refused = GatewayError::new(error.code(), error.to_string());
+        match error.hint() {
+            Some(hint) => refused.with_hint(hint),
+            None => refused,
+        }
+    })?;
+    let links = chain.links.iter().chain(chain.named.values());
+    Ok(GatedCall {
+        title,
+        tool: request.tool.id.to_string(),
+        parameters: request.parameters.clone(),
+        chain: chain.hash,
+        components: links
+            .map(|link| Component {
+                name: link.id().to_string(),
+                hash: link.item.hash.to_hex(),
+            })
+            .collect(),
+        question: run_question(&chain, request, why),
+    })
 }
 
 /// The question to the user about the run of a tool.

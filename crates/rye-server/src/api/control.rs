@@ -57,9 +57,8 @@ pub(crate) async fn control_session(
 ) -> Result<StatusCode, Problem> {
     who.require(Scope::Prompt)?;
     let session = app.sessions.session(&who, &session).await?;
-    app.sessions
-        .command(&session.id, None, command.into())
-        .await?;
+    let engine = app.engine();
+    engine.command(&session.id, None, command.into()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -88,8 +87,7 @@ pub(crate) async fn control_thread(
     let snapshot = app.sessions.snapshot(&who, &session).await?;
     let thread = Sessions::thread(&snapshot, &thread)?;
     let id = &snapshot.session.id;
-    app.sessions
-        .command(id, Some(&thread), command.into())
-        .await?;
+    let key = Some(thread.key.as_str());
+    app.engine().command(id, key, command.into()).await?;
     Ok(StatusCode::NO_CONTENT)
 }

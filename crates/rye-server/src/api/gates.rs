@@ -192,7 +192,8 @@ pub(crate) async fn decide(
     decide_one(&app, &who, &id, decision).await.map(Json)
 }
 
-async fn decide_one(
+/// Decides a gate that the caller can see.
+pub(super) async fn decide_one(
     app: &App,
     who: &Principal,
     id: &str,

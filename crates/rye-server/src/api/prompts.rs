@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use lillux::Hash;
 use rye_engine::protocol::{
-    Author, Gate, Limits, Part, PromptId, QueueMode, Session, SessionId, TurnEnd,
+    Author, ErrorInfo, Gate, Limits, Part, PromptId, QueueMode, Session, SessionId, TurnEnd,
 };
 use rye_engine::result::schema_error;
 use rye_engine::{Answer, Prompt};
@@ -17,7 +17,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::sessions::check_model;
-use crate::access::{PromptState, Sessions};
+use crate::access::Sessions;
 use crate::auth::Principal;
 use crate::extract::{Body, Params, Segments};
 use crate::openapi::schemas;
@@ -99,8 +99,22 @@ pub(crate) async fn send(
     headers: HeaderMap,
     Body(new): Body<NewPrompt>,
 ) -> Result<(StatusCode, Json<AcceptedPrompt>), Problem> {
+    let key = headers.get(IDEMPOTENCY_KEY).map(HeaderValue::as_bytes);
+    let accepted = submit(&app, &who, &session, thread, key, new).await?;
+    Ok((StatusCode::ACCEPTED, Json(accepted)))
+}
+
+/// Stores a prompt. A key identifies the prompt if it is sent again.
+pub(super) async fn submit(
+    app: &App,
+    who: &Principal,
+    session: &str,
+    thread: String,
+    key: Option<&[u8]>,
+    new: NewPrompt,
+) -> Result<AcceptedPrompt, Problem> {
     who.require(Scope::Prompt)?;
-    let session = app.sessions.session(&who, &session).await?;
+    let session = app.sessions.session(who, session).await?;
     let unprocessable = |code, detail| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail);
     if new.text.trim().is_empty() && new.attachments.is_empty() {
         return Err(unprocessable(
@@ -114,16 +128,8 @@ pub(crate) async fn send(
             "a thread key must not be empty",
         ));
     }
-    if session.parent.is_some() {
-        let detail = "the session is a task; only its parent can prompt it";
-        return Err(Problem::new(
-            StatusCode::CONFLICT,
-            "takes_no_prompts",
-            detail,
-        ));
-    }
     if new.model.is_some() {
-        check_model(&app, new.model.as_deref())?;
+        check_model(app, new.model.as_deref())?;
     }
     if let Some(why) = new.schema.as_ref().and_then(schema_error) {
         return Err(unprocessable(
@@ -131,9 +137,8 @@ pub(crate) async fn send(
             format!("invalid schema: {why}"),
         ));
     }
-    let key = headers.get(IDEMPOTENCY_KEY);
     let prompt = Prompt {
-        id: key.map(|key| prompt_id(&thread, key.as_bytes())),
+        id: key.map(|key| prompt_id(&thread, key)),
         attachments: new.attachments,
         author: Some(Author {
             name: who.name().to_owned(),
@@ -147,13 +152,12 @@ pub(crate) async fn send(
         thread: Some(thread),
         ..Prompt::from(new.text)
     };
-    let accepted = app.sessions.submit(&session.id, prompt).await?;
-    let accepted = AcceptedPrompt {
-        id: item_id(&accepted.id, &session.id),
-        prompt: accepted.id.to_string(),
+    let id = app.engine().submit(&session.id, prompt).await?;
+    Ok(AcceptedPrompt {
+        id: item_id(&id, &session.id),
+        prompt: id.to_string(),
         session: session.id.to_string(),
-    };
-    Ok((StatusCode::ACCEPTED, Json(accepted)))
+    })
 }
 
 /// The id of the prompt that a key stands for.
@@ -211,7 +215,8 @@ pub(crate) struct PromptView {
     /// The structured result, if the prompt has a schema.
     result: Option<Value>,
     /// What went wrong.
-    error: Option<String>,
+    #[schema(schema_with = schemas::error)]
+    error: Option<ErrorInfo>,
     /// Pending gates of the session and its tasks.
     #[schema(schema_with = schemas::gates)]
     pending_gates: Vec<Gate>,
@@ -242,27 +247,16 @@ pub(crate) async fn show(
         return Err(Problem::invalid("invalid_query", detail));
     }
     let (prompt, session) = find_item(&app.sessions, &who, &item).await?;
-    let wait = tokio::time::timeout(
-        Duration::from_secs(wait),
-        wait_for_end(&app, &session.id, &prompt),
-    );
-    let waited = tokio::select! {
-        waited = wait => waited,
+    let exists = app.engine().prompt(&session.id, &prompt).await?.is_some();
+    if !exists {
+        return Err(Problem::not_found("prompt", &item));
+    }
+    let wait = Duration::from_secs(wait);
+    let answer = tokio::select! {
+        answer = app.engine().answer(&session.id, &prompt) => Some(answer?),
+        () = tokio::time::sleep(wait) => app.engine().answer_if_ended(&session.id, &prompt).await?,
         // The client asks again, at another server.
-        () = app.draining.cancelled() => Ok(Ok(None)),
-    };
-    let state = match waited {
-        Ok(answer) => answer?.map(PromptState::Ended),
-        Err(_) => None,
-    };
-    let state = match state {
-        Some(state) => Some(state),
-        None => app.sessions.prompt_state(&session.id, &prompt).await?,
-    };
-    let unknown = || Problem::not_found("prompt", &item);
-    let answer = match state.ok_or_else(unknown)? {
-        PromptState::Open => None,
-        PromptState::Ended(answer) => Some(answer),
+        () = app.draining.cancelled() => None,
     };
     let pending_gates = match &answer {
         None => app.engine().pending_gates_in_tree(&session.id).await?,
@@ -282,10 +276,7 @@ fn view(id: String, answer: Option<Answer>, pending_gates: Vec<Gate>) -> PromptV
             text,
             result,
             error,
-        }) => {
-            let error = error.map(|error| error.message);
-            (Some(reason), Some(text), result, error)
-        }
+        }) => (Some(reason), Some(text), result, error),
         None => (None, None, None, None),
     };
     PromptView {
@@ -297,38 +288,6 @@ fn view(id: String, answer: Option<Answer>, pending_gates: Vec<Gate>) -> PromptV
         error,
         pending_gates,
     }
-}
-
-/// Waits for the end of a prompt; `None` if it does not exist.
-async fn wait_for_end(
-    app: &App,
-    session: &SessionId,
-    prompt: &PromptId,
-) -> Result<Option<Answer>, Problem> {
-    let mut events = {
-        let last = app.engine().last_event(session).await?;
-        app.sessions.follow(session.clone(), last)
-    };
-    loop {
-        match app.sessions.prompt_state(session, prompt).await? {
-            Some(PromptState::Ended(answer)) => return Ok(Some(answer)),
-            None => return Ok(None),
-            Some(PromptState::Open) => {}
-        }
-        loop {
-            let Some(notice) = events.next().await? else {
-                return Ok(None);
-            };
-            if is_end(&notice.event.kind) {
-                break;
-            }
-        }
-    }
-}
-
-/// Whether an event may end a prompt.
-fn is_end(kind: &rye_engine::protocol::EventKind) -> bool {
-    matches!(kind, rye_engine::protocol::EventKind::TurnEnd { .. })
 }
 
 /// Removes a waiting prompt from the queue
@@ -356,19 +315,10 @@ pub(crate) async fn withdraw(
     let session = app.sessions.session(&who, &session).await?;
     let suffix = format!("{SEPARATOR}{}", session.id);
     let id = item.strip_suffix(&suffix).unwrap_or(&item);
-    let open = app.engine().unfinished_prompts(&session.id).await?;
-    let prompt = open.iter().find(|prompt| prompt.id.as_str() == id);
-    let prompt = prompt.ok_or_else(|| Problem::not_found("waiting prompt", &item))?;
-    let holder = app
-        .engine()
-        .open_session(&session.id, rye_engine::store::Claim::IfFree)
-        .await?;
-    let withdrawn = holder.withdraw_prompt(&prompt.thread, &prompt.id).await?;
-    if withdrawn.is_some() {
-        return Ok(StatusCode::NO_CONTENT);
-    }
-    let detail = "the prompt has started; abort its thread instead";
-    Err(Problem::new(StatusCode::CONFLICT, "prompt_started", detail))
+    let unknown = || Problem::not_found("prompt", &item);
+    let prompt = id.parse().map_err(|_| unknown())?;
+    app.engine().withdraw_prompt(&session.id, &prompt).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 #[cfg(test)]

@@ -111,11 +111,7 @@ pub(crate) async fn create(
         metadata: new.metadata,
         ..NewSession::default()
     };
-    match app.engine().create_session(session).await {
-        // Another process holds the session that exists.
-        Err(StoreError::InUse { .. }) if existing.is_some() => {}
-        created => drop(created?),
-    }
+    app.engine().ensure_session(session).await?;
     let snapshot = app.sessions.snapshot(&who, id.as_str()).await?;
     let status = match existing {
         Some(_) => StatusCode::OK,

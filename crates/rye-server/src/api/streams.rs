@@ -1,5 +1,6 @@
 //! Event streams.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Sessions;
+use crate::all_events::AllEvents;
 use crate::auth::Principal;
 use crate::cursor::Cursor;
 use crate::events::{Filter, Frame, SessionStream};
@@ -81,6 +83,51 @@ pub(crate) async fn events(
     Ok(sse(stream.into_stream()))
 }
 
+/// Selects events of all sessions.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AllEventParams {
+    /// Only events with these names, separated by commas.
+    types: Option<String>,
+}
+
+/// Streams the events of all sessions that the caller can see
+///
+/// The first event is `init`: the unfinished sessions, each with its position. Events have no `id`
+/// but their position in `cursor`, with which the stream of their session continues.
+#[utoipa::path(
+    get,
+    operation_id = "streamAllEvents",
+    path = "/api/events",
+    tag = "events",
+    params(AllEventParams),
+    responses((status = 200, content_type = "text/event-stream", body = String)),
+)]
+pub(crate) async fn all_events(
+    State(app): State<App>,
+    who: Principal,
+    Params(params): Params<AllEventParams>,
+) -> Result<Response, Problem> {
+    who.require(Scope::Read)?;
+    let filter = Filter {
+        types: names(params.types),
+        thread: None,
+    };
+    let events = AllEvents::new(app, who, filter).await?;
+    Ok(sse(events.into_stream()))
+}
+
+/// Splits names at commas.
+fn names(list: Option<String>) -> BTreeSet<String> {
+    let list = list.unwrap_or_default();
+    let names = list.split(',').map(str::trim);
+    names
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
 /// Opens a stream of a session; `None` if it would end without an event.
 pub(super) async fn open(
     app: &App,
@@ -102,13 +149,8 @@ pub(super) async fn open(
     };
     let snapshot = app.sessions.snapshot(who, session).await?;
     let thread = params.thread.map(|name| Sessions::thread(&snapshot, &name));
-    let types = params.types.unwrap_or_default();
-    let types = types
-        .split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty());
     let filter = Filter {
-        types: types.map(str::to_owned).collect(),
+        types: names(params.types),
         thread: thread.transpose()?.map(|thread| thread.id),
     };
     let is_resumed = cursor.is_some();
@@ -119,7 +161,8 @@ pub(super) async fn open(
         filter,
         until_idle,
         app.draining.clone(),
-    );
+    )
+    .await?;
     if until_idle && is_resumed && !stream.has_frames() && stream.is_idle().await? {
         return Ok(None);
     }

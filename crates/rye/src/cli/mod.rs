@@ -133,7 +133,7 @@ fn dispatch(
         Command::Mcp(command) => {
             commands::mcp::run(command, options, &mut context, printer, supervisor)
         }
-        Command::Serve(args) => commands::serve::run(&args, &context),
+        Command::Serve(args) => commands::serve::run(&args, options, &context),
         Command::Token(command) => commands::token::run(&command, &context),
         Command::Config(command) => commands::config::run(&command, &context),
         Command::Completions(args) => Ok(commands::completions::run(&args)),

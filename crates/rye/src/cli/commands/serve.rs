@@ -1,5 +1,6 @@
 //! `rye serve`: serves the engine over HTTP.
 
+use rye_host::settings;
 use rye_server::{Options, Ready};
 use serde_json::json;
 
@@ -7,7 +8,11 @@ use crate::cli::args::ServeHttpArgs;
 use crate::cli::context::Context;
 use crate::cli::printer::{AlreadyPrinted, Outcome, document};
 
-pub(crate) fn run(args: &ServeHttpArgs, context: &Context) -> Outcome {
+pub(crate) fn run(
+    args: &ServeHttpArgs,
+    settings: &settings::Options,
+    context: &Context,
+) -> Outcome {
     let options = Options {
         address: args.addr,
         public_url: args.public_url.clone(),
@@ -17,7 +22,7 @@ pub(crate) fn run(args: &ServeHttpArgs, context: &Context) -> Outcome {
         sandbox: args.sandbox.map(Into::into),
         model: args.model.clone(),
     };
-    rye_server::run(context, options, |ready| announce(ready, context))?;
+    rye_server::run(context, settings, options, |ready| announce(ready, context))?;
     Ok(Box::new(AlreadyPrinted))
 }
 

@@ -8,7 +8,9 @@ use rye_engine::protocol::Millis;
 use rye_engine::store::StoreError;
 use rye_host::engine::{EngineOptions, with_engine};
 use rye_host::lookup::find_session;
-use rye_host::session_check::{SessionRecords, Verdicts, key_owner, read_sessions, trusted_key};
+use rye_host::session_check::{
+    SessionRecords, Verdicts, finding_name, key_owners, read_sessions, trusted_key, verdict_json,
+};
 use rye_items::trust::Trust;
 use serde_json::{Value, json};
 
@@ -59,10 +61,7 @@ pub(super) struct VerifyReport {
 
 impl VerifyReport {
     pub(super) fn new(sessions: Verdicts, trust: &Trust<'_>) -> Self {
-        let keys = sessions.iter().flat_map(|(_, verdict)| &verdict.keys);
-        let owners = keys
-            .filter_map(|key| Some((key.clone(), key_owner(trust, key)?)))
-            .collect();
+        let owners = key_owners(&sessions, trust);
         Self { sessions, owners }
     }
 
@@ -79,7 +78,7 @@ impl VerifyReport {
         let line = |finding: &Finding| {
             format!(
                 "{} {}: {}",
-                kind_name(finding.kind),
+                finding_name(finding.kind),
                 finding.location,
                 finding.reason
             )
@@ -108,24 +107,8 @@ impl VerifyReport {
 
 impl Report for VerifyReport {
     fn json(&self) -> Value {
-        let sessions = self.sessions.iter().map(|(id, verdict)| {
-            let findings = verdict.findings.iter().map(|finding| {
-                json!({ "kind": kind_name(finding.kind), "location": finding.location, "reason": finding.reason })
-            });
-            json!({
-                "session": id,
-                "entries": verdict.entries,
-                "unsigned_entries": verdict.unsealed_entries,
-                "seals": verdict.seals,
-                "receipts": verdict.receipts,
-                "blobs": verdict.blobs,
-                "keys": verdict.keys,
-                "owners": self.owners,
-                "sealed_at": verdict.sealed_at,
-                "unsealed": verdict.unsealed_rows,
-                "findings": findings.collect::<Vec<_>>(),
-            })
-        });
+        let sessions = self.sessions.iter();
+        let sessions = sessions.map(|(id, verdict)| verdict_json(id, verdict, &self.owners));
         json!({ "sessions": sessions.collect::<Vec<_>>() })
     }
 
@@ -181,7 +164,7 @@ impl Report for VerifyReport {
                 }
             }
             for finding in &verdict.findings {
-                let (kind, reason) = (kind_name(finding.kind), sanitize(&finding.reason));
+                let (kind, reason) = (finding_name(finding.kind), sanitize(&finding.reason));
                 page.line(format_args!(
                     "  {} {}: {reason}",
                     paint(BAD, kind),
@@ -224,16 +207,6 @@ impl Report for VerifyReport {
 
 fn timestamp(at: Millis) -> String {
     lillux::time::format_rfc3339((at.0 / 1000).cast_signed())
-}
-
-fn kind_name(kind: FindingKind) -> &'static str {
-    match kind {
-        FindingKind::Altered => "altered",
-        FindingKind::Missing => "missing",
-        FindingKind::Added => "added",
-        FindingKind::Signature => "signature",
-        FindingKind::UnknownKey => "unknown_key",
-    }
 }
 
 /// A number with its noun.
