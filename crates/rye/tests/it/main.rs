@@ -56,6 +56,8 @@ mod sandbox;
 mod search;
 mod secrets;
 mod serve;
+mod serve_api;
+mod serve_events;
 mod serve_support;
 mod session_blobs;
 mod session_changes;
