@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// An answer, and one that takes a while.
 const ANSWERS: &str = "steps:
   - { text: 'hello', usage: { input: 100, output: 5 } }
-  - { text: 'slow', delay_ms: 20000 }
+  - { text: 'slow', chunk_chars: 1, chunk_ms: 20000 }
 ";
 
 /// A response with its status and code.
@@ -262,8 +262,8 @@ async fn items_are_searched_read_and_executed_behind_the_approval_policy() {
     env.write("project/agent.yaml", ANSWERS);
     env.write(
         "project/.ai/tools/my/risky.yaml",
-        "version: '1'\ntool_type: bash\nexecutor_id: rye/core/runtimes/bash/bash\nrisk: high\n\
-         requires_approval: true\nconfig:\n  command: 'echo ran >> ran.txt'\n",
+        "version: '1.0.0'\ndescription: Writes a file\nrisk_level: high\n\
+         executor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: 'echo ran >> ran.txt'\n",
     );
     let signed = env.run(&["sign", "tool:my/risky"]);
     assert!(signed.status.success(), "{signed:?}");
