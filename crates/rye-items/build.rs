@@ -53,6 +53,7 @@ fn main() {
         key: key.public().clone(),
         owner: Some(owner.to_owned()),
         attestation: None,
+        decisions_only: false,
     };
     let path = format!("config/keys/trusted/{}.toml", key.public().fingerprint());
     files.insert(path, trust.to_text().into_bytes());

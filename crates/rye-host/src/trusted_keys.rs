@@ -62,7 +62,7 @@ impl TrustedKeys {
 impl TrustPolicy for TrustedKeys {
     fn key(&self, name: &str) -> Option<PublicKey> {
         let trusted = self.find_key(Some(&self.project), name)?;
-        Some(trusted.key.clone())
+        (!trusted.decisions_only).then(|| trusted.key.clone())
     }
 
     fn receipt(&self, gate: &Gate, resolution: &Resolution) -> Result<bool, String> {
@@ -92,6 +92,7 @@ mod tests {
             key: foreign.public().clone(),
             owner: None,
             attestation: None,
+            decisions_only: false,
         };
         UserKeys::new(&project).trust(&file, &own).unwrap();
         let mut roots = Roots::new(&project, dir.path().join("cache"));

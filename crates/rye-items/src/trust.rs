@@ -52,6 +52,8 @@ pub struct TrustedKey {
     pub path: PathBuf,
     /// The key that signed the trust file.
     pub vouched_by: Fingerprint,
+    /// Whether the key may sign decisions only: no items, and no trust in other keys.
+    pub decisions_only: bool,
 }
 
 /// A trust or configuration file that is ignored because it is invalid.
@@ -223,6 +225,7 @@ impl<'a> Trust<'a> {
             space: root.space(),
             path: path(),
             vouched_by: signer,
+            decisions_only: file.decisions_only,
         }))
     }
 
@@ -254,6 +257,9 @@ impl<'a> Trust<'a> {
         for root in own {
             match self.read_trust_file(root, fingerprint, chain, revoked) {
                 Ok(None) => {}
+                Ok(Some(trusted)) if trusted.decisions_only => {
+                    reason = Some("the key may sign decisions only".to_owned());
+                }
                 Ok(Some(trusted)) => {
                     chain.pop();
                     return Ok(trusted.key);

@@ -109,6 +109,7 @@ impl UserKeys {
             key: key.public().clone(),
             owner: Some(owner.to_owned()),
             attestation: None,
+            decisions_only: false,
         };
         self.trust(&file, key)
     }
@@ -187,6 +188,7 @@ pub fn read_key_file(path: &Path) -> Result<TrustFile, UserKeyError> {
             key,
             owner: None,
             attestation: None,
+            decisions_only: false,
         });
     }
     TrustFile::parse(&bytes).map_err(|reason| no_key(&reason))

@@ -12,7 +12,7 @@ use crate::comment::CommentStyle;
 use crate::integrity::IntegrityProblem;
 use crate::item::Coverage;
 use crate::signature::{self, Binding, SignatureLine, SignedFile};
-use crate::trust::{DistrustReason, Trust, TrustedKey};
+use crate::trust::{DistrustReason, IgnoredFile, Trust, TrustedKey};
 
 /// How a file must be signed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -156,16 +156,20 @@ pub(crate) fn trusted_key(
     fingerprint: Fingerprint,
     trust: &Trust<'_>,
 ) -> Result<Arc<TrustedKey>, IntegrityProblem> {
-    trust
-        .key_status(fingerprint)
-        .map_err(|distrust| match distrust {
-            DistrustReason::Revoked(revocation) => IntegrityProblem::Revoked(revocation),
-            DistrustReason::Unknown { ignored } => IntegrityProblem::Untrusted {
-                fingerprint,
-                trusted: trust.trusted(),
-                ignored,
-            },
-        })
+    let untrusted = |ignored| IntegrityProblem::Untrusted {
+        fingerprint,
+        trusted: trust.trusted(),
+        ignored,
+    };
+    match trust.key_status(fingerprint) {
+        Ok(key) if key.decisions_only => {
+            let reason = "the key may sign decisions only".to_owned();
+            Err(untrusted(vec![IgnoredFile::new(key.path.clone(), reason)]))
+        }
+        Ok(key) => Ok(key),
+        Err(DistrustReason::Revoked(revocation)) => Err(IntegrityProblem::Revoked(revocation)),
+        Err(DistrustReason::Unknown { ignored }) => Err(untrusted(ignored)),
+    }
 }
 
 /// The byte range of the `<directive>` element, as publishers hash it: from the first `<directive`

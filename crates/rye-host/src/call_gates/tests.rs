@@ -140,6 +140,7 @@ async fn decision_without_a_trusted_receipt_requires_a_new_gate() {
         key: foreign.public().clone(),
         owner: None,
         attestation: None,
+        decisions_only: false,
     };
     keys.trust(&file, &env.key).unwrap();
     let gate = env.pending_gate(&call).await;

@@ -15,6 +15,8 @@ pub struct TrustFile {
     pub owner: Option<String>,
     /// How the ownership was verified.
     pub attestation: Option<String>,
+    /// Whether the key may sign decisions only: no items, and no trust in other keys.
+    pub decisions_only: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -24,6 +26,8 @@ struct Text {
     attestation: Option<String>,
     version: Option<String>,
     category: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    decisions_only: bool,
     public_key: KeyText,
 }
 
@@ -57,6 +61,7 @@ impl TrustFile {
             key,
             owner: text.owner,
             attestation: text.attestation,
+            decisions_only: text.decisions_only,
         })
     }
 
@@ -68,6 +73,7 @@ impl TrustFile {
             attestation: self.attestation.clone(),
             version: Some("1.0.0".to_owned()),
             category: Some("keys/trusted".to_owned()),
+            decisions_only: self.decisions_only,
             public_key: KeyText {
                 pem: self.key.to_pem(),
             },

@@ -38,6 +38,7 @@ impl Home {
             key: key.public().clone(),
             owner: Some("Ada".to_owned()),
             attestation: None,
+            decisions_only: false,
         };
         let name = format!("{TRUSTED}/{}.toml", key.public().fingerprint());
         let signed = signed(&file.to_text(), TRUST, &name, signer);
@@ -154,6 +155,7 @@ fn invalid_trust_file_reports_the_cause() {
         key: one.public().clone(),
         owner: None,
         attestation: None,
+        decisions_only: false,
     };
     let name = format!("{TRUSTED}/{}.toml", one.public().fingerprint());
     let text = file.to_text();
@@ -329,4 +331,36 @@ fn trusted_keys_are_listed_once_per_call() {
     home.trust("user", &other, &other);
     assert_eq!(trust.trusted().len(), 1);
     assert_eq!(Trust::new(&spaces).trusted().len(), 2);
+}
+
+#[test]
+fn key_for_decisions_signs_no_items_and_vouches_for_no_key() {
+    let (home, own, browser, other) = (Home::new(), key(), key(), key());
+    home.trust("user", &own, &own);
+    let file = TrustFile {
+        key: browser.public().clone(),
+        owner: Some("ada in a browser".to_owned()),
+        attestation: None,
+        decisions_only: true,
+    };
+    assert_eq!(
+        TrustFile::parse(file.to_text().as_bytes()),
+        Ok(file.clone())
+    );
+    let name = format!("{TRUSTED}/{}.toml", browser.public().fingerprint());
+    home.write("user", &name, &signed(&file.to_text(), TRUST, &name, &own));
+    assert_eq!(home.status(&browser), Ok(Space::User));
+    home.trust("user", &other, &browser);
+    let reason = home.status(&other).unwrap_err();
+    assert!(reason.contains("decisions only"), "{reason}");
+
+    let user = home.dir.path().join("user");
+    let spaces = Spaces::open(None, Some(&user), &[], &EmbeddedBundle::EMPTY).unwrap();
+    let trust = Trust::new(&spaces);
+    assert!(verify::trusted_key(own.public().fingerprint(), &trust).is_ok());
+    let refused = verify::trusted_key(browser.public().fingerprint(), &trust);
+    assert!(matches!(
+        refused,
+        Err(crate::IntegrityProblem::Untrusted { .. })
+    ));
 }

@@ -59,6 +59,7 @@ fn trust_and_revocation_files_are_not_signed_under_any_name() {
         key: stranger.public().clone(),
         owner: None,
         attestation: None,
+        decisions_only: false,
     };
     let trust = trust.to_text();
     let own = home.key.public().fingerprint();

@@ -105,7 +105,12 @@ fn trust(args: &TrustArgs, context: &Context) -> Outcome {
     }
     let owner = file.owner.as_deref().unwrap_or("unknown").to_owned();
     if !args.yes {
-        let question = format!("fingerprint {fingerprint}\nowner       {owner}\nTrust this key?");
+        let scope = if file.decisions_only {
+            "Trust this key for decisions only?"
+        } else {
+            "Trust this key?"
+        };
+        let question = format!("fingerprint {fingerprint}\nowner       {owner}\n{scope}");
         let hint = format!("rye keys trust {} --yes", shell_word(&args.file));
         confirm(context, &question, "trusting a key", &hint)?;
     }
