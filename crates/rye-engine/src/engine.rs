@@ -4,6 +4,7 @@ mod blobs;
 mod budget;
 mod builder;
 mod compaction;
+mod decide;
 mod event_stream;
 mod export;
 mod failure;
@@ -25,13 +26,12 @@ use std::time::Duration;
 use lillux::keys::{PublicKey, SigningKey};
 use parking_lot::Mutex;
 use rye_protocol::{
-    ActionId, Batch, Entry, EventKind, Gate, GateId, GateKind, Limits, Millis, Op, Purpose,
-    Resolution, SandboxRef, Session as SessionData, SessionId, Thread,
+    ActionId, Batch, Entry, EventKind, Gate, GateId, Limits, Millis, Op, Purpose, Resolution,
+    SandboxRef, Session as SessionData, SessionId, Thread,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::arguments;
 use crate::audit;
 use crate::blob::BlobStore;
 use crate::bus::{Bus, Feed, FeedNotice, Filter};
@@ -40,15 +40,13 @@ use crate::clock::Clock;
 use crate::compaction::Settings;
 use crate::credential::Credentials;
 use crate::guides::{Guides, Role, Skill};
-use crate::machine::{CallLimits, is_invalid_limit};
+use crate::machine::CallLimits;
 use crate::metrics::Metrics;
 use crate::model::{Models, ToolSpec};
 use crate::policy::Policy;
 use crate::runner::ToolRegistry;
 use crate::sandbox::{FileAccess, OpenSandbox, Sandbox, SandboxError, SandboxSpec, Sandboxes};
-use crate::store::{
-    Claim, InboxMessage, Lease, PostOutcome, SessionFilter, SessionStore, StoreError,
-};
+use crate::store::{Claim, Lease, SessionFilter, SessionStore, StoreError};
 use lillux::redact::Redactor;
 
 pub(crate) use budget::{Budget, ParentBudget};
@@ -332,6 +330,14 @@ pub enum DecideError {
         /// The cause.
         reason: String,
     },
+    /// The signature that came with the decision does not verify.
+    #[error("gate {}: {reason}", .gate.short())]
+    InvalidReceipt {
+        /// The gate that was answered.
+        gate: GateId,
+        /// The cause.
+        reason: String,
+    },
     /// The store refused the decision.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -585,67 +591,6 @@ impl Engine {
         let now = self.inner.clock.now();
         gates.retain(|gate| gate.expires_at.is_none_or(|until| now < until));
         gates
-    }
-
-    /// Resolves a gate, whether or not a host runs the session. The first decision wins.
-    pub async fn decide(
-        &self,
-        gate: &GateId,
-        decision: Decision,
-    ) -> Result<PostOutcome, DecideError> {
-        let store = &self.inner.store;
-        let open = store.gate(gate).await?;
-        let open = open.ok_or_else(|| DecideError::GateNotFound(gate.clone()))?;
-        let actions: Vec<_> = open
-            .actions
-            .iter()
-            .map(|action| action.id.clone())
-            .collect();
-        if !actions.is_empty() && !actions.contains(&decision.action) {
-            return Err(DecideError::UnknownAction {
-                gate: gate.clone(),
-                action: decision.action,
-                actions,
-            });
-        }
-        if open.kind == GateKind::CredentialRequest && !decision.value.is_null() {
-            return Err(DecideError::SecretInAnswer(gate.clone()));
-        }
-        let edited = arguments::arguments_in(&decision.action, &decision.value);
-        if edited.is_some() && !arguments::is_editable(&open.context) {
-            return Err(DecideError::NotEditable(gate.clone()));
-        }
-        let reason = edited.and_then(|args| arguments::validation_error(&open.context, args));
-        if let Some(reason) = reason {
-            let gate = gate.clone();
-            return Err(DecideError::InvalidArguments { gate, reason });
-        }
-        if let Some(reason) = self.selection_error(&open, &decision).await {
-            let gate = gate.clone();
-            return Err(DecideError::InvalidSelection { gate, reason });
-        }
-        if decision.action != ActionId::Deny && is_invalid_limit(&open, &decision.value) {
-            return Err(DecideError::InvalidAmount(gate.clone()));
-        }
-        let mut resolution = Resolution {
-            action: decision.action,
-            value: decision.value,
-            by: decision.by,
-            at: self.inner.clock.now(),
-            source: decision.source,
-            receipt: None,
-        };
-        if let Some(key) = &self.inner.key {
-            let receipt = audit::receipt(&open, &resolution, key);
-            resolution.receipt = Some(Box::new(receipt));
-        }
-        let session = &open.origin.session;
-        let gate = gate.clone();
-        let posted = store
-            .post(session, InboxMessage::Resolve { gate, resolution })
-            .await?;
-        self.inner.wake(session).await;
-        Ok(posted)
     }
 
     /// Closes all sessions. Unfinished turns continue where the sessions are opened next.

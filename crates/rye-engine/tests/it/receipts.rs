@@ -8,8 +8,9 @@ use rye_engine::audit::{self, FindingKind, Verdict};
 use rye_engine::protocol::{
     Archive, EntryKind, EventKind, Gate, GateKind, GateStatus, Millis, Part, Resolution,
 };
+use rye_engine::store::PostOutcome;
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
-use rye_engine::{Decision, Engine, NewSession};
+use rye_engine::{DecideError, Decision, Engine, NewSession};
 use rye_model::Catalogue;
 use rye_sandbox::VirtualSandbox;
 use rye_store::{MemoryStore, SqliteStore};
@@ -272,4 +273,86 @@ async fn fields_cannot_be_removed_from_a_receipt() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].kind, FindingKind::Signature);
     }
+}
+
+#[tokio::test]
+async fn decision_that_a_person_signed_counts_only_as_it_was_signed() {
+    let [own, browser, stranger] = [0; 3].map(|_| SigningKey::generate().unwrap());
+    let trusted = [own.public().clone(), browser.public().clone()];
+    let def = ToolDef::new("paint", "asks", json!({ "type": "object" }));
+    let engine = Engine::builder()
+        .store(MemoryStore::new())
+        .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
+        .tool(ColourTool(def))
+        .sign_with(own)
+        .require_signed_decisions(move |name| {
+            let mut keys = trusted.iter();
+            keys.find(|key| key.fingerprint().to_string() == name)
+                .cloned()
+        })
+        .build()
+        .unwrap();
+    let session = engine.create_session(NewSession::default()).await.unwrap();
+    let mut events = engine.feed();
+    let prompt = session.prompt("go").await.unwrap();
+    let gate = loop {
+        let notice = events.next().await.unwrap().unwrap();
+        if let EventKind::DecisionGate { gate } = notice.event.kind {
+            break gate;
+        }
+    };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = Millis(u64::try_from(now.unwrap().as_millis()).unwrap());
+    let signed = |gate: &Gate, at: Millis, key: &SigningKey| {
+        let mut resolution = Resolution {
+            action: "approve".into(),
+            value: Value::Null,
+            by: "ada".to_owned(),
+            at,
+            source: "web".to_owned(),
+            receipt: None,
+        };
+        resolution.receipt = Some(Box::new(audit::receipt(gate, &resolution, key)));
+        resolution
+    };
+    let good = signed(&gate, now, &browser);
+    let mut shown = (*gate).clone();
+    shown.body.push('!');
+    for (case, resolution) in [
+        ("a stranger's key", signed(&gate, now, &stranger)),
+        ("another question", signed(&shown, now, &browser)),
+        (
+            "long ago",
+            signed(&gate, Millis(now.0 - 3_600_000), &browser),
+        ),
+        (
+            "another answer",
+            Resolution {
+                action: "deny".into(),
+                ..good.clone()
+            },
+        ),
+        (
+            "no signature",
+            Resolution {
+                receipt: None,
+                ..good.clone()
+            },
+        ),
+    ] {
+        let refused = engine.decide_signed(&gate.id, resolution).await;
+        assert!(
+            matches!(refused, Err(DecideError::InvalidReceipt { .. })),
+            "{case}: {refused:?}"
+        );
+    }
+    let posted = engine.decide_signed(&gate.id, good.clone()).await;
+    assert_eq!(posted, Ok(PostOutcome::Written));
+    session.wait_for_answer(&prompt).await.unwrap();
+    let archive = engine.export(session.id()).await.unwrap().remove(0);
+    let GateStatus::Resolved { resolution } = &archive.gates[0].status else {
+        panic!("{:?}", archive.gates[0].status);
+    };
+    assert_eq!(*resolution, good);
 }
