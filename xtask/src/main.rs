@@ -5,6 +5,7 @@
 
 mod bench;
 mod conformance;
+mod console;
 mod demo_svg;
 mod docs;
 mod fuzz;
@@ -31,6 +32,8 @@ Commands:
   bench [FILTER]                        Run the benchmarks on a release build
   docs  [--check]                       Build rustdoc and the generated references
   fuzz  [TARGET] [--seconds N]          Run all fuzz targets, or one [default: 30 s each]
+  console [--vendor | --screenshots]    Check the web console, rebuild its vendored file, or
+                                        take the screenshots of its documentation
   demo-svg                              Record `rye demo` as docs/demo.svg
 
 Examples:
@@ -67,6 +70,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         "bench" => bench::main(rest),
         "docs" => docs::main(rest),
         "fuzz" => fuzz::main(rest),
+        "console" => console::main(rest),
         "demo-svg" => demo_svg::main(),
         "help" | "-h" | "--help" => {
             print_line!("{HELP}");

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::output::{self, print_line};
 use crate::process::{cargo, program, run};
 use crate::tools::{self, Tool};
-use crate::{conformance, docs, fuzz, paths, tidy};
+use crate::{conformance, console, docs, fuzz, paths, tidy};
 
 /// One check.
 struct Step {
@@ -18,7 +18,7 @@ struct Step {
 }
 
 /// Fast checks that fail often come first.
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step {
         name: "format",
         about: "the code is formatted",
@@ -60,6 +60,12 @@ const STEPS: [Step; 9] = [
             Tool::NpmPackages,
         ],
         run: tests,
+    },
+    Step {
+        name: "console",
+        about: "the web console: types, vendored file, tests in a browser",
+        needs: &[Tool::Console],
+        run: console::check,
     },
     Step {
         name: "conformance",

@@ -30,6 +30,16 @@ const TYPESCRIPT_SDK: &str = "1.32.2";
 const INSPECTOR: &str = "2.12.0";
 /// MCP server framework that benchmarks compare with.
 const FASTMCP: &str = "4.1.2";
+/// Packages that build and check the web console. The version of the set changes with them.
+const CONSOLE: &str = "1";
+const CONSOLE_PACKAGES: [&str; 6] = [
+    "preact@11.2.0",
+    "htm@3.1.1",
+    "esbuild@0.28.2",
+    "typescript@7.0.2",
+    "playwright-core@1.65.1",
+    "axe-core@4.14.1",
+];
 /// Agent runtime that benchmarks compare with.
 const PI: &str = "0.73.1";
 /// Graph engine and its SQLite checkpointer that benchmarks compare with.
@@ -57,6 +67,8 @@ pub(crate) enum Tool {
     NpmPackages,
     /// Compiles libFuzzer.
     CppCompiler,
+    /// A browser, and what checks the web console with it.
+    Console,
 }
 
 /// Programs that tests run, with their Debian packages.
@@ -115,6 +127,10 @@ impl Tool {
                 .iter()
                 .try_for_each(|package| package.program().map(drop)),
             Tool::CppCompiler => system_packages(&[("c++", "g++")]),
+            Tool::Console => {
+                system_packages(&[("chromium", "chromium"), ("node", "nodejs"), ("npm", "npm")])?;
+                console().map(drop)
+            }
         }
     }
 }
@@ -153,14 +169,14 @@ pub(crate) fn node22() -> Result<PathBuf> {
         other => bail!("npm has no Node 22 for {other}"),
     };
     installed_program("node", NODE_22, |directory| {
-        npm_install(directory, &format!("node-linux-{machine}@{NODE_22}"))
+        npm_install(directory, &[&format!("node-linux-{machine}@{NODE_22}")])
     })
 }
 
 /// Path of tsx; installs it if necessary.
 pub(crate) fn tsx() -> Result<PathBuf> {
     installed_program("tsx", TSX, |directory| {
-        npm_install(directory, &format!("tsx@{TSX}"))
+        npm_install(directory, &[&format!("tsx@{TSX}")])
     })
 }
 
@@ -168,7 +184,7 @@ pub(crate) fn tsx() -> Result<PathBuf> {
 pub(crate) fn conformance() -> Result<PathBuf> {
     installed_program("conformance", CONFORMANCE, |directory| {
         let package = format!("@modelcontextprotocol/conformance@{CONFORMANCE}");
-        npm_install(directory, &package)
+        npm_install(directory, &[&package])
     })
 }
 
@@ -176,20 +192,31 @@ pub(crate) fn conformance() -> Result<PathBuf> {
 pub(crate) fn pi() -> Result<PathBuf> {
     let manifest = "node_modules/@mariozechner/pi-agent-core/package.json";
     installed_file("pi-agent-core", PI, manifest, |directory| {
-        npm_install(directory, &format!("@mariozechner/pi-agent-core@{PI}"))
+        npm_install(directory, &[&format!("@mariozechner/pi-agent-core@{PI}")])
     })?;
     Ok(paths::cache_dir("tools").join(format!("pi-agent-core-{PI}")))
+}
+
+/// The `node_modules` of the web console; installs it if necessary.
+pub(crate) fn console() -> Result<PathBuf> {
+    let manifest = "node_modules/axe-core/package.json";
+    let installed = installed_file("console", CONSOLE, manifest, |directory| {
+        npm_install(directory, &CONSOLE_PACKAGES)
+    });
+    installed?;
+    let directory = paths::cache_dir("tools").join(format!("console-{CONSOLE}"));
+    Ok(directory.join("node_modules"))
 }
 
 fn mcp_clients() -> Result<()> {
     installed_program("mcp-inspector", INSPECTOR, |directory| {
         let package = format!("@modelcontextprotocol/inspector@{INSPECTOR}");
-        npm_install(directory, &package)
+        npm_install(directory, &[&package])
     })?;
     let sdk = "node_modules/@modelcontextprotocol/sdk/package.json";
     installed_file("typescript-sdk", TYPESCRIPT_SDK, sdk, |directory| {
         let package = format!("@modelcontextprotocol/sdk@{TYPESCRIPT_SDK}");
-        npm_install(directory, &package)
+        npm_install(directory, &[&package])
     })?;
     installed_file("python-sdk", PYTHON_SDK, "bin/python", |directory| {
         python_packages(directory, &[format!("mcp=={PYTHON_SDK}")])
@@ -232,7 +259,7 @@ impl NpmPackage {
     /// Path of the program; installs it if necessary.
     pub(crate) fn program(self) -> Result<PathBuf> {
         installed_program(self.program, self.version, |directory| {
-            npm_install(directory, &format!("{}@{}", self.name, self.version))
+            npm_install(directory, &[&format!("{}@{}", self.name, self.version)])
         })
     }
 }
@@ -248,15 +275,15 @@ fn pip_install(python: &str, directory: &Path) -> Command {
     pip
 }
 
-/// Installs a package from npm with its dependencies, without running install scripts.
-fn npm_install(directory: &Path, package: &str) -> Result<()> {
+/// Installs packages from npm with their dependencies, without running install scripts.
+fn npm_install(directory: &Path, packages: &[&str]) -> Result<()> {
     // A package of its own instead of `--prefix`, with which npm would ignore the system's
     // settings, such as certificates.
     let manifest = directory.join("package.json");
     fs::write(&manifest, "{}\n").with_context(|| format!("cannot write {}", manifest.display()))?;
     let mut npm = process::program("npm", ["install", "--loglevel=error", "--ignore-scripts"]);
     npm.args(["--no-save", "--no-package-lock", "--no-audit", "--no-fund"])
-        .arg(package)
+        .args(packages)
         .current_dir(directory);
     process::run(&mut npm)?;
     let bin = directory.join("bin");

@@ -25,6 +25,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::auth;
+use crate::browser_keys;
+use crate::console;
 use crate::guard::{self, Guard};
 use crate::login;
 use crate::problem::Problem;
@@ -68,6 +70,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::whoami))
+        .routes(routes!(browser_keys::enrol, browser_keys::list))
+        .routes(routes!(browser_keys::confirm))
 }
 
 /// All routes.
@@ -82,6 +86,7 @@ pub(crate) fn router(app: App, guard: Arc<Guard>) -> Router {
     let max_body = app.options.max_body;
     Router::new()
         .merge(api)
+        .merge(console::routes())
         .route("/api/openapi.json", get(documents::openapi))
         .route("/login", get(login::log_in))
         .route("/healthz", get(operations::is_alive))

@@ -11,6 +11,8 @@ mod access;
 mod all_events;
 mod api;
 mod auth;
+mod browser_keys;
+mod console;
 mod cursor;
 mod events;
 mod extract;

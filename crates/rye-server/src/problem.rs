@@ -168,6 +168,7 @@ impl From<DecideError> for Problem {
             DecideError::InvalidArguments { .. } => invalid("invalid_arguments"),
             DecideError::InvalidAmount(_) => invalid("invalid_amount"),
             DecideError::InvalidSelection { .. } => invalid("invalid_selection"),
+            DecideError::InvalidReceipt { .. } => invalid("invalid_receipt"),
             _ => invalid("decision_refused"),
         }
     }

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Sessions;
 use crate::api;
+use crate::browser_keys::BrowserKeys;
 use crate::guard::Guard;
 use crate::login::LINK_LIFETIME;
 use crate::tokens::{NewToken, Tokens};
@@ -68,6 +69,7 @@ pub(crate) struct App(Arc<State>);
 pub(crate) struct State {
     pub(crate) sessions: Sessions,
     pub(crate) tokens: Tokens,
+    pub(crate) browser_keys: BrowserKeys,
     pub(crate) address: SocketAddr,
     pub(crate) options: Options,
     /// The project of new sessions.
@@ -119,6 +121,7 @@ pub fn run(
         ..EngineOptions::default()
     };
     let tokens = tokens(context)?;
+    let browser_keys = BrowserKeys::new(context)?;
     let project = context.settings.project().to_owned();
     let name = context.user_name()?;
     let own_context = Context::open(settings)?;
@@ -141,6 +144,7 @@ pub fn run(
                 engine: engine.clone(),
             },
             tokens,
+            browser_keys,
             address,
             options,
             project,

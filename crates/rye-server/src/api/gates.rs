@@ -6,9 +6,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use rye_engine::Decision;
-use rye_engine::protocol::{Gate, GateId, GateStatus, Resolution, SessionId};
+use rye_engine::protocol::{Gate, GateId, GateStatus, Receipt, Resolution, SessionId};
 use rye_engine::store::PostOutcome;
-use rye_store::Scope;
+use rye_store::{Scope, TokenKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -21,6 +21,12 @@ use crate::server::App;
 
 /// Channel of decisions that come through the API.
 const SOURCE: &str = "api";
+
+/// Channel of decisions that a browser signed.
+const BROWSER_SOURCE: &str = "web";
+
+/// Channel of decisions of a browser that cannot sign.
+const UNSIGNED_BROWSER_SOURCE: &str = "web (signed by the server)";
 
 /// Maximum number of decisions in one request.
 const MAX_DECISIONS: usize = 100;
@@ -153,6 +159,9 @@ pub(crate) struct NewDecision {
     /// Additional value, such as a reason or edited arguments.
     #[serde(default)]
     value: Value,
+    /// The signature of the person. Without it, the server signs.
+    #[schema(value_type = Option<Object>)]
+    receipt: Option<Receipt>,
 }
 
 /// A decision that counts.
@@ -200,13 +209,7 @@ pub(super) async fn decide_one(
     decision: NewDecision,
 ) -> Result<DecisionView, Problem> {
     let gate = find(app, who, id).await?;
-    let decision = Decision {
-        action: decision.action.into(),
-        value: decision.value,
-        by: who.name().to_owned(),
-        source: SOURCE.to_owned(),
-    };
-    let posted = app.engine().decide(&gate.id, decision).await?;
+    let posted = Box::pin(post(app, who, &gate.id, decision)).await?;
     let repeated = match posted {
         PostOutcome::Written => false,
         PostOutcome::Duplicate => true,
@@ -215,6 +218,41 @@ pub(super) async fn decide_one(
     };
     let gate = gate.id.to_string();
     Ok(DecisionView { gate, repeated })
+}
+
+/// Stores a decision, signed by the person or by the server.
+async fn post(
+    app: &App,
+    who: &Principal,
+    gate: &GateId,
+    decision: NewDecision,
+) -> Result<PostOutcome, Problem> {
+    let action = decision.action.into();
+    let value = decision.value;
+    let by = who.name().to_owned();
+    if let Some(receipt) = decision.receipt {
+        let resolution = Resolution {
+            action,
+            value,
+            by,
+            at: receipt.at,
+            source: BROWSER_SOURCE.to_owned(),
+            receipt: Some(Box::new(receipt)),
+        };
+        return Ok(app.engine().decide_signed(gate, resolution).await?);
+    }
+    let source = match who.token().kind {
+        TokenKind::Browser => UNSIGNED_BROWSER_SOURCE,
+        _ => SOURCE,
+    };
+    let source = source.to_owned();
+    let decision = Decision {
+        action,
+        value,
+        by,
+        source,
+    };
+    Ok(app.engine().decide(gate, decision).await?)
 }
 
 fn conflict(first: &Resolution) -> Problem {
@@ -240,6 +278,9 @@ pub(crate) struct GateDecision {
     /// Additional value.
     #[serde(default)]
     value: Value,
+    /// The signature of the person. Without it, the server signs.
+    #[schema(value_type = Option<Object>)]
+    receipt: Option<Receipt>,
 }
 
 /// Decisions of several gates.
@@ -293,8 +334,12 @@ pub(crate) async fn decide_many(
     }
     let mut results = Vec::new();
     for one in all.decisions {
-        let (action, value) = (one.action, one.value);
-        let decided = decide_one(&app, &who, &one.gate, NewDecision { action, value }).await;
+        let decision = NewDecision {
+            action: one.action,
+            value: one.value,
+            receipt: one.receipt,
+        };
+        let decided = decide_one(&app, &who, &one.gate, decision).await;
         results.push(match decided {
             Ok(view) => DecisionResult {
                 gate: view.gate,

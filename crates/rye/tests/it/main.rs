@@ -57,6 +57,7 @@ mod search;
 mod secrets;
 mod serve;
 mod serve_api;
+mod serve_console;
 mod serve_events;
 mod serve_support;
 mod session_blobs;

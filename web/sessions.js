@@ -1,0 +1,132 @@
+// The list of sessions, and starting one.
+
+import { html, useEffect, useRef, useState } from './vendor/preact-htm.js';
+import { api, follow } from './api.js';
+import { Chips, readFiles, sendPrompt } from './composer.js';
+import { exact } from './highlight.js';
+import { ago, cost, count, dateTime, titleOf, tokens, words } from './text.js';
+import { Badge, Empty, ErrorNote, PageHead, toast, tone, useKeys } from './ui.js';
+
+/** @typedef {import('./types.js').Session} Session */
+
+const PAGE = 100;
+
+/** @param {{ waiting: Set<string> }} props ids of the sessions that wait for a decision */
+export function Sessions({ waiting }) {
+  const [sessions, setSessions] = useState(/** @type {Session[] | null} */ (null));
+  const [next, setNext] = useState(/** @type {string | null} */ (null));
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [status, setStatus] = useState('');
+  const [purpose, setPurpose] = useState('');
+  const [query, setQuery] = useState('');
+  const [creating, setCreating] = useState(false);
+  const search = useRef(/** @type {HTMLInputElement | null} */ (null));
+
+  /** @param {string | null} before */
+  const path = (before) => {
+    const params = new URLSearchParams({ limit: String(PAGE) });
+    if (status) params.set('status', status);
+    if (purpose) params.set('purpose', purpose);
+    if (before) params.set('before', before);
+    return `/api/sessions?${params}`;
+  };
+  useEffect(() => {
+    let current = true;
+    const load = () => api.get(path(null)).then((page) => {
+      if (!current) return;
+      setSessions(page.sessions);
+      setNext(page.next ?? null);
+      setError(null);
+    }, (problem) => current && setError(problem));
+    load();
+    const timer = setInterval(load, 10_000);
+    let soon = 0;
+    const stop = follow('/api/events?types=turn_end,thread_start,status', () => {
+      clearTimeout(soon);
+      soon = setTimeout(load, 300);
+    });
+    return () => { current = false; clearInterval(timer); clearTimeout(soon); stop(); };
+  }, [status, purpose]);
+  const more = async () => {
+    const page = await api.get(path(next));
+    setSessions((old) => [...(old ?? []), ...page.sessions]);
+    setNext(page.next ?? null);
+  };
+  useKeys({ '/': () => search.current?.focus(), n: () => setCreating(true) });
+
+  const shown = (sessions ?? []).filter((it) => `${titleOf(it)} ${it.id} ${it.model ?? ''}`.toLowerCase().includes(query.toLowerCase()));
+  return html`<${PageHead} title="Sessions">
+      <div class="filters">
+        <input ref=${search} type="search" class="search" placeholder="Filter  /" aria-label="Filter sessions" value=${query} onInput=${(/** @type {any} */ event) => setQuery(event.target.value)} />
+        <select aria-label="Status" value=${status} onChange=${(/** @type {any} */ event) => setStatus(event.target.value)}>
+          <option value="">any status</option>${['running', 'paused', 'terminated', 'error'].map((it) => html`<option>${it}</option>`)}</select>
+        <select aria-label="Purpose" value=${purpose} onChange=${(/** @type {any} */ event) => setPurpose(event.target.value)}>
+          <option value="">any purpose</option>${['interactive', 'workflow', 'child', 'run'].map((it) => html`<option>${it}</option>`)}</select>
+        <button class="primary" onClick=${() => setCreating(true)}>New session</button>
+      </div>
+    <//>
+    <div class="page"><${ErrorNote} error=${error} />
+      ${sessions && !shown.length && html`<${Empty} title=${sessions.length ? 'No session matches' : 'No sessions yet'} />`}
+      ${shown.length > 0 && html`<section><table class="sessions-table"><thead><tr><th>Title</th><th>State</th><th class="hide-phone">Model</th><th class="number hide-phone">Tokens</th><th class="number hide-phone">Cost</th><th class="number">Active</th></tr></thead>
+        <tbody>${shown.map((it) => html`<tr key=${it.id}>
+          <td><a href=${it.purpose === 'workflow' ? `#/runs/${encodeURIComponent(it.id)}` : `#/session/${encodeURIComponent(it.id)}`}>${exact(titleOf(it))}</a></td>
+          <td class="nowrap"><${State} session=${it} waits=${waiting.has(it.id)} />${it.purpose !== 'interactive' && html` <span class="hide-phone"><${Badge}>${it.purpose}<//></span>`}</td>
+          <td class="hide-phone">${it.model ?? ''}</td>
+          <td class="number hide-phone">${count(tokens(it.usage))}</td>
+          <td class="number hide-phone">${cost(it.usage.micro_dollars)}</td>
+          <td class="number"><time title=${dateTime(it.updated_at)}>${ago(it.updated_at)}</time></td>
+        </tr>`)}</tbody></table>
+        ${next && html`<p><button onClick=${more}>Older sessions</button></p>`}</section>`}
+    </div>
+    ${creating && html`<${NewSession} onClose=${() => setCreating(false)} />`}`;
+}
+
+/** @param {{ session: Session, waits: boolean }} props */
+function State({ session, waits }) {
+  if (waits) return html`<${Badge} kind="warn">waiting<//>`;
+  const status = session.run?.status ?? session.status;
+  // An interactive session is open until it is ended.
+  if (!session.run && status === 'running') return html`<${Badge}>open<//>`;
+  return html`<${Badge} kind=${tone(status)}>${words(status)}<//>`;
+}
+
+/** @param {{ onClose: () => void }} props */
+function NewSession({ onClose }) {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const [values, setValues] = useState({ text: '', model: '', role: '' });
+  const [files, setFiles] = useState(/** @type {any[]} */ ([]));
+  const [models, setModels] = useState(/** @type {string[]} */ ([]));
+  const [busy, setBusy] = useState(false);
+  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => {
+    api.get('/v1/models').then((it) => setModels(it.data.map((/** @type {any} */ one) => one.id)), () => {});
+  }, []);
+  const set = (/** @type {string} */ key) => (/** @type {any} */ event) => setValues((old) => ({ ...old, [key]: event.target.value }));
+  const create = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      const options = Object.fromEntries(['model', 'role'].map((key) => [key, values[/** @type {'model'} */ (key)].trim()]).filter(([, value]) => value));
+      const { session } = await api.post('/api/sessions', options);
+      if (values.text.trim() || files.length) await sendPrompt(session.id, 'default', values.text, files);
+      onClose();
+      location.hash = `#/session/${encodeURIComponent(session.id)}`;
+    } catch (error) {
+      toast(/** @type {Error} */ (error).message, 'bad');
+      setBusy(false);
+    }
+  };
+  return html`<dialog ref=${dialog} aria-label="New session" onClose=${onClose}
+      onDragOver=${(/** @type {Event} */ event) => event.preventDefault()}
+      onDrop=${async (/** @type {DragEvent} */ event) => { event.preventDefault(); setFiles([...files, ...(await readFiles(event.dataTransfer?.files ?? []))]); }}>
+    <form class="form-grid" onSubmit=${create}>
+      <h2>New session</h2>
+      <label class="field">Prompt<textarea rows="4" value=${values.text} onInput=${set('text')}></textarea></label>
+      <${Chips} files=${files} onChange=${setFiles} />
+      <label class="field">Attachments<input type="file" multiple onChange=${async (/** @type {any} */ event) => setFiles([...files, ...(await readFiles(event.target.files))])} /></label>
+      <label class="field">Model<input list="models" placeholder="default" value=${values.model} onInput=${set('model')} /></label>
+      <datalist id="models">${models.map((it) => html`<option value=${it}></option>`)}</datalist>
+      <label class="field">Role<input placeholder="none" value=${values.role} onInput=${set('role')} /></label>
+      <div class="buttons"><button class="primary" disabled=${busy}>Start</button><button type="button" onClick=${() => dialog.current?.close()}>Cancel</button></div>
+    </form></dialog>`;
+}
