@@ -168,9 +168,10 @@ impl EventStream {
             }
         };
         let holder_check = async {
-            match self.keeps_running && is_held {
-                true => tokio::time::sleep(HOLDER_CHECK).await,
-                false => std::future::pending().await,
+            if self.keeps_running && is_held {
+                tokio::time::sleep(HOLDER_CHECK).await;
+            } else {
+                std::future::pending::<()>().await;
             }
         };
         tokio::select! {

@@ -111,14 +111,14 @@ async fn says_hi(sandbox: Arc<dyn Sandbox>) {
 
 #[tokio::test]
 async fn agent_runs_a_command_in_memory() {
-    says_hi(Arc::new(VirtualSandbox::new())).await;
+    Box::pin(says_hi(Arc::new(VirtualSandbox::new()))).await;
 }
 
 #[tokio::test]
 async fn agent_runs_a_command_on_this_machine() {
     let dir = tempfile::tempdir().unwrap();
     let local = LocalSandbox::new(dir.path(), Supervisor::start().unwrap()).unwrap();
-    says_hi(Arc::new(local)).await;
+    Box::pin(says_hi(Arc::new(local))).await;
 }
 
 #[tokio::test]

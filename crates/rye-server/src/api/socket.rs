@@ -107,7 +107,7 @@ pub(crate) async fn socket(
                 },
                 command = socket.recv() => match command {
                     Some(Ok(Message::Text(text))) => {
-                        reply(&app, &who, &session, text.as_str()).await
+                        Box::pin(reply(&app, &who, &session, text.as_str())).await
                     }
                     Some(Ok(Message::Close(_)) | Err(_)) | None => break,
                     // Pongs.

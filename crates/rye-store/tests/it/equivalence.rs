@@ -166,7 +166,7 @@ fn post() -> impl Strategy<Value = InboxMessage> {
     let thread = select(vec![None, Some("main"), Some("side")]);
     let decision = (gate(), select(vec!["approve", "deny"]), 4_999..5_001u64);
     prop_oneof![
-        prompt().prop_map(|prompt| InboxMessage::prompt(prompt)),
+        prompt().prop_map(InboxMessage::prompt),
         decision.prop_map(|(gate, action, at)| {
             let mut resolution = sample::decision(action);
             resolution.at = Millis(at);

@@ -66,7 +66,7 @@ fn send(args: &PromptArgs, context: &Context) -> Outcome {
             let before = engine.last_event(it.session).await?;
             let session = engine.open_session(it.session, Claim::IfFree).await?;
             let prompt = new_prompt(args, content, attachments, schema);
-            follow(args, context, engine, &session, (prompt, before)).await
+            Box::pin(follow(args, context, engine, &session, (prompt, before))).await
         });
     }
     with_engine(context, options, async |engine| {
@@ -89,7 +89,7 @@ fn send(args: &PromptArgs, context: &Context) -> Outcome {
         };
         let session = engine.create_session(new).await?;
         let prompt = new_prompt(args, content, attachments, schema);
-        follow(args, context, engine, &session, (prompt, 0)).await
+        Box::pin(follow(args, context, engine, &session, (prompt, 0))).await
     })
 }
 
@@ -196,7 +196,7 @@ async fn follow(
         wait: !args.no_wait,
     };
     let session = session.id().clone();
-    let outcome = follower.prompt(prompt, after).await;
+    let outcome = Box::pin(follower.prompt(prompt, after)).await;
     observer.end_line();
     let outcome = match outcome {
         Ok(outcome) => outcome,

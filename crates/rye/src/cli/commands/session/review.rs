@@ -48,7 +48,7 @@ pub(super) fn run(args: &ReviewArgs, context: &Context) -> Outcome {
             review: true,
             ..Prompt::from(PROMPT)
         };
-        let outcome = follower.prompt(prompt, before).await?;
+        let outcome = Box::pin(follower.prompt(prompt, before)).await?;
         drop(signal_notice);
         let failure = match outcome.reason {
             TurnEnd::EndTurn => None,
