@@ -122,7 +122,7 @@ export class Server {
 }
 
 /** Opens the console, logged in. Fails the test if the page reports an error or calls another host. */
-export async function openConsole(browser, server, options = {}) {
+export async function openConsole(browser, server, { fromBinary = false, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   context.setDefaultTimeout(TIMEOUT);
   const page = await context.newPage();
@@ -136,7 +136,7 @@ export async function openConsole(browser, server, options = {}) {
     const url = new URL(request.url());
     if (!['data:', 'blob:'].includes(url.protocol) && url.host !== new URL(server.url).host) page.problems.push(`request to ${url.host}`);
   });
-  if (process.env.RYE_CONSOLE_FILES) await serveFromDisk(page, process.env.RYE_CONSOLE_FILES);
+  if (process.env.RYE_CONSOLE_FILES && !fromBinary) await serveFromDisk(page, process.env.RYE_CONSOLE_FILES);
   await page.goto(server.login);
   await page.locator('nav[aria-label=Pages]').waitFor();
   return page;
