@@ -30,6 +30,7 @@ mod child;
 pub mod clock;
 pub mod compaction;
 pub mod credential;
+pub mod documents;
 mod engine;
 mod follow;
 pub mod guides;

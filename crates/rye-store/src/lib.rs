@@ -6,6 +6,8 @@
 //! - [`FileBlobs`] and [`MemoryBlobs`] keep data that is too long for a session's history.
 //! - [`SealedCredentials`] keeps encrypted credentials in the SQLite file.
 //! - [`AccessTokens`] keeps the access tokens of the HTTP server there.
+//! - [`SqliteDocuments`] keeps schedules, webhooks and budgets there, [`MemoryDocuments`] until the
+//!   process ends.
 //!
 //! Both session stores pass the contract tests of `rye-testkit`; run them against any other
 //! implementation of [`SessionStore`](rye_engine::store::SessionStore).
@@ -26,6 +28,7 @@
 mod access_tokens;
 mod blobs;
 mod credentials;
+mod documents;
 mod invariants;
 mod memory;
 mod sqlite;
@@ -33,5 +36,6 @@ mod sqlite;
 pub use access_tokens::{AccessToken, AccessTokens, Scope, TokenKind};
 pub use blobs::{FileBlobs, MemoryBlobs};
 pub use credentials::{KeyProvider, SealedCredentials};
+pub use documents::{MemoryDocuments, SqliteDocuments};
 pub use memory::MemoryStore;
 pub use sqlite::{CloseHandle, FileReport, Integrity, SqliteStore, diagnose};

@@ -1,7 +1,7 @@
 //! Support for tests: mock model providers, and the contract that every session store must meet.
 //!
 //! [`provider`] has HTTP servers that behave like the model providers, and [`store_contract!`]
-//! expands to the tests of a session store.
+//! expands to the tests of a session store, [`document_contract!`] to those of a store of documents.
 //!
 //! ```
 //! use rye_testkit::provider::{Completion, MockProvider, Reply};
@@ -18,6 +18,7 @@
     reason = "used by tests only"
 )]
 
+pub mod document_contract;
 pub mod provider;
 pub mod store_contract;
 pub mod wrapped_store;

@@ -20,7 +20,7 @@ use super::{file_stamp, integrity, read_only};
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// Format version of this program.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// Application id in the file's header: `RyeE`.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"RyeE");

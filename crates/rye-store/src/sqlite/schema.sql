@@ -128,6 +128,18 @@ CREATE TABLE engine_access_tokens (
     doc         TEXT NOT NULL
 ) STRICT;
 
+-- Schedules, webhooks, budgets and the like. Each write of a document assigns a new version;
+-- AUTOINCREMENT never reuses one.
+CREATE TABLE engine_documents (
+    version INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind    TEXT NOT NULL,
+    id      TEXT NOT NULL,
+    due_at  INTEGER,
+    doc     TEXT NOT NULL,
+    UNIQUE (kind, id)
+) STRICT;
+CREATE INDEX engine_documents_due ON engine_documents (kind, due_at) WHERE due_at IS NOT NULL;
+
 -- Views of the log, for people who inspect the file.
 CREATE VIEW engine_entries AS
     SELECT number, number >> 36 AS session, thread, parent, id, doc

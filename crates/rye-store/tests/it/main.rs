@@ -6,6 +6,7 @@ mod blobs;
 mod contract_memory;
 mod contract_sqlite;
 mod damage;
+mod documents;
 mod equivalence;
 mod files;
 mod processes;

@@ -128,7 +128,7 @@ fn sessions_can_be_read_on_a_read_only_disk() {
     }
     let health = run_read_only(&env, &["doctor"]);
     let printed = String::from_utf8_lossy(&health.stdout);
-    assert!(printed.contains("sessions.db, format 2, "), "{printed}");
+    assert!(printed.contains("sessions.db, format 3, "), "{printed}");
     assert!(printed.contains(", read-only: "), "{printed}");
     assert!(printed.contains("export RYE_STATE_DIR="), "{printed}");
     assert!(files_in(&env.path("state")) == before);
