@@ -67,4 +67,4 @@ pub mod watch;
 pub use error::{PathContext, PathError};
 pub use hash::{Hash, Hasher};
 pub use sanitize::{QUOTE_PREFIX, quote_block, sanitize, sanitize_line, strip_control};
-pub use text::{is_stop_word, shell_word};
+pub use text::{is_stop_word, shell_quote, shell_word};

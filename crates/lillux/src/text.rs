@@ -9,17 +9,30 @@ use std::path::Path;
 ///
 /// assert_eq!(shell_word("keys/private_key.pem".as_ref()), "keys/private_key.pem");
 /// assert_eq!(shell_word("my keys".as_ref()), "'my keys'");
-/// assert_eq!(shell_word("-rf".as_ref()), "'./-rf'");
+/// assert_eq!(shell_word("-rf".as_ref()), "./-rf");
 /// ```
 pub fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
+    if text.starts_with('-') {
+        return shell_quote(&format!("./{text}"));
+    }
+    shell_quote(&text)
+}
+
+/// Quotes an argument so that a shell reads it as one word.
+///
+/// ```
+/// use lillux::shell_quote;
+///
+/// assert_eq!(shell_quote("-c"), "-c");
+/// assert_eq!(shell_quote("don't"), r"'don'\''t'");
+/// ```
+pub fn shell_quote(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
-    if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
-        text
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
     } else {
-        let quoted = text.replace('\'', r"'\''");
-        let dash = if quoted.starts_with('-') { "./" } else { "" };
-        format!("'{dash}{quoted}'")
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 

@@ -16,17 +16,17 @@ mod tokens;
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::middleware;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::auth;
 use crate::browser_keys;
 use crate::console;
+use crate::extract::BodyLimit;
 use crate::guard::{self, Guard};
 use crate::login;
 use crate::problem::Problem;
@@ -97,7 +97,7 @@ pub(crate) fn router(app: App, guard: Arc<Guard>) -> Router {
             let detail = "the path does not support this method";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
         })
-        .layer(DefaultBodyLimit::max(max_body))
+        .layer(Extension(BodyLimit(max_body)))
         .layer(middleware::from_fn_with_state(guard, guard::check))
         .layer(middleware::from_fn(operations::log_access))
         .with_state(app)

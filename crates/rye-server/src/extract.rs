@@ -1,14 +1,23 @@
 //! Extractors whose errors are problem documents.
 
 use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
+use futures_util::StreamExt;
 use rye_protocol::json;
 use serde::de::DeserializeOwned;
 
 use crate::problem::Problem;
+
+/// The size of the largest body that the server accepts; an extension of each request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BodyLimit(pub(crate) usize);
+
+/// How much of a body beyond the limit the server reads and discards. A connection that is closed
+/// while the client still sends loses the response.
+const MAX_DISCARDED: usize = 64 * 1024 * 1024;
 
 /// A JSON body.
 pub(crate) struct Body<T>(pub(crate) T);
@@ -16,7 +25,7 @@ pub(crate) struct Body<T>(pub(crate) T);
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let kind = request.headers().get(header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
@@ -25,29 +34,36 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(Problem::new(status, "content_type", detail));
         }
-        let bytes = body_bytes(request, state).await?;
+        let bytes = body_bytes(request).await?;
         parse(&bytes).map(Self)
     }
 }
 
 /// The bytes of a body, up to the limit of the server.
-pub(crate) async fn body_bytes<S: Send + Sync>(
-    request: Request,
-    state: &S,
-) -> Result<Bytes, Problem> {
-    let bytes = Bytes::from_request(request, state).await;
-    bytes.map_err(|error| {
-        let is_too_long = matches!(
-            &error,
-            BytesRejection::FailedToBufferBody(error) if error.status() == StatusCode::PAYLOAD_TOO_LARGE
-        );
-        if is_too_long {
-            let status = StatusCode::PAYLOAD_TOO_LARGE;
-            Problem::new(status, "body_too_large", "the body is too large")
-        } else {
-            Problem::invalid("body_incomplete", "the body is incomplete")
+pub(crate) async fn body_bytes(request: Request) -> Result<Bytes, Problem> {
+    let limit = request.extensions().get::<BodyLimit>();
+    let limit = limit.map_or(usize::MAX, |limit| limit.0);
+    let mut chunks = request.into_body().into_data_stream();
+    let mut bytes = Vec::new();
+    let mut discarded = 0;
+    while let Some(chunk) = chunks.next().await {
+        let chunk =
+            chunk.map_err(|_| Problem::invalid("body_incomplete", "the body is incomplete"))?;
+        if discarded == 0 && chunk.len() <= limit - bytes.len() {
+            bytes.extend_from_slice(&chunk);
+            continue;
         }
-    })
+        discarded += chunk.len();
+        if discarded > MAX_DISCARDED {
+            break;
+        }
+    }
+    if discarded > 0 {
+        let detail = format!("the body has more than {limit} bytes");
+        let status = StatusCode::PAYLOAD_TOO_LARGE;
+        return Err(Problem::new(status, "body_too_large", detail));
+    }
+    Ok(bytes.into())
 }
 
 /// Parses a JSON body.

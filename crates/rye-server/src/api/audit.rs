@@ -172,7 +172,7 @@ pub(crate) async fn import(
 ) -> Result<(StatusCode, Json<Value>), Problem> {
     who.require(Scope::Admin)?;
     who.require_unbounded()?;
-    let bytes = body_bytes(request, &()).await?;
+    let bytes = body_bytes(request).await?;
     let imported = blocking(move || {
         let file = write_temporary(&bytes).map_err(|error| failed(&error.into()))?;
         let work = import_file(&app, file, params.allow_unverified);

@@ -1,9 +1,9 @@
 //! `rye mcp add`: adds a server, and tests it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use lillux::shell_word;
+use lillux::shell_quote;
 use rye_host::mcp::add::{NewServer, add};
 use rye_host::mcp_items::ServerItem;
 use rye_mcp::client::{ConfigValue, Transport};
@@ -66,10 +66,9 @@ pub(crate) fn run(
 
 /// The command that overwrites an existing server.
 fn replace_command(args: &AddArgs) -> String {
-    let word = |text: &String| shell_word(Path::new(text));
-    let words: Vec<_> = args.command.iter().map(word).collect();
+    let words: Vec<_> = args.command.iter().map(|word| shell_quote(word)).collect();
     let target = match &args.url {
-        Some(url) => format!("--url {}", word(url)),
+        Some(url) => format!("--url {}", shell_quote(url)),
         None => format!("-- {}", words.join(" ")),
     };
     format!("rye mcp add {} --force {target}", args.name)
