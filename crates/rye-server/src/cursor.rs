@@ -28,7 +28,10 @@ impl Cursor {
     /// Parses a cursor. A number alone is a position in the present incarnation.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (incarnation, number) = match text.rsplit_once('-') {
-            Some((incarnation, number)) if !incarnation.is_empty() => {
+            Some((incarnation, number))
+                if !incarnation.is_empty()
+                    && incarnation.bytes().all(|byte| byte.is_ascii_hexdigit()) =>
+            {
                 (Some(incarnation.to_owned()), number)
             }
             Some(_) => return None,

@@ -3,9 +3,9 @@
 //! [`run`] is what `rye serve` calls. [`openapi`] describes the API; the document is generated from
 //! the handlers and checked in as `docs/reference/openapi.json`.
 //!
-//! A request passes the checks of [`Host` and `Origin`](guard), the [authentication](auth) and then
-//! a handler in `api`. Handlers reach sessions through [`access`], which does not care which process
-//! holds a session. Every error is a [problem document](problem).
+//! A request passes the checks of `Host` and `Origin` in `guard`, the authentication in `auth` and then
+//! a handler in `api`. Handlers reach sessions through `access`, which does not care which process
+//! holds a session. Every error is a problem document (`problem`).
 
 mod access;
 mod all_events;

@@ -19,6 +19,7 @@
 )]
 
 pub mod document_contract;
+pub mod port;
 pub mod provider;
 pub mod store_contract;
 pub mod wrapped_store;

@@ -128,10 +128,7 @@ fn is_listening(port: u16) -> bool {
 /// Starts the server with this transport and calls its tools.
 async fn check_remote(transport: &str, path: &str) {
     let fixture = Fixture::new();
-    let port = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    let port = rye_testkit::port::unassigned();
     let process = Command::new(program())
         .arg(transport)
         .env("PORT", port.to_string())

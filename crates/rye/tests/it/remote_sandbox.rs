@@ -62,9 +62,7 @@ impl Server {
 
     /// An ssh server for this user, with keys of its own.
     fn ssh(dir: &Path) -> Self {
-        // Free, unless another program takes it in this moment; then the server does not start.
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = port.local_addr().unwrap().port();
+        let port = rye_testkit::port::unassigned();
         for name in ["host_key", "user_key"] {
             let made = Command::new("ssh-keygen")
                 .args(["-q", "-t", "ed25519", "-N", "", "-f"])
