@@ -36,7 +36,7 @@ impl SessionEvents {
         Ok(Self {
             session: session.clone(),
             backlog_end: session.last_event().await?,
-            follower: SessionFollower::new(engine, session, 0).await?,
+            follower: SessionFollower::new(engine, session.id(), 0).await?,
             last_applied: 0,
             updates,
         })

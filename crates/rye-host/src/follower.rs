@@ -9,11 +9,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rye_engine::protocol::{
-    ActionId, CHANGE_SET, Entry, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId,
+    ActionId, CHANGE_SET, Entry, Event, EventKind, Gate, GateId, Millis, SessionId, StatusKind,
+    ThreadId,
 };
 use rye_engine::store::StoreError;
 use rye_engine::tool::DRIFT;
-use rye_engine::{BoxFuture, Decision, Engine, Prompt, Session, SessionFollower, SessionUpdate};
+use rye_engine::{BoxFuture, Decision, Engine, Prompt, SessionFollower, SessionUpdate};
 use serde_json::{Value, json};
 
 use crate::engine::answer_command;
@@ -72,12 +73,12 @@ pub enum Approval {
     Unavailable,
 }
 
-/// Follows a session on behalf of a user.
+/// Follows a session on behalf of a user, whichever process holds it.
 pub struct Follower<'a> {
-    /// The engine that runs the session.
+    /// An engine on the session's store.
     pub engine: &'a Engine,
     /// The session.
-    pub session: &'a Session,
+    pub session: &'a SessionId,
     /// The user.
     pub observer: &'a dyn SessionObserver,
     /// Name of the interface, for the record of decisions.
@@ -114,8 +115,11 @@ impl Follower<'_> {
         let mut detach = Detach::new(self.engine);
         let until = prompt.limits.until;
         let key = prompt.thread.clone();
-        let prompt = self.session.prompt(prompt).await?;
-        let threads = self.session.threads().into_iter();
+        let prompt = match self.engine.session(self.session) {
+            Some(open) => open.prompt(prompt).await?,
+            None => self.engine.submit(self.session, prompt).await?,
+        };
+        let threads = self.engine.threads(self.session).await?.into_iter();
         let mut threads = threads.filter(|it| key.as_ref().is_none_or(|key| it.key == *key));
         let thread = threads.next().map(|it| it.id);
         let mut tracker = PromptTracker::new(prompt, thread);
@@ -123,8 +127,8 @@ impl Follower<'_> {
         let mut last = None;
         loop {
             if let Some((reason, thread)) = tracker.end() {
-                if last.is_none() && self.is_idle(thread) {
-                    last = Some(self.session.last_event().await?);
+                if last.is_none() && self.is_idle(thread).await? {
+                    last = Some(self.engine.last_event(self.session).await?);
                 }
                 if last.is_some_and(|last| printed >= last) {
                     return Ok(tracker.finish(reason));
@@ -207,15 +211,15 @@ impl Follower<'_> {
     }
 
     /// Whether a thread is idle; prompts of others may be queued in it.
-    fn is_idle(&self, thread: &ThreadId) -> bool {
-        let threads = self.session.threads();
+    async fn is_idle(&self, thread: &ThreadId) -> Result<bool, Failure> {
+        let threads = self.engine.threads(self.session).await?;
         let view = threads.iter().find(|view| view.id == *thread);
-        view.is_none_or(|view| matches!(view.status, StatusKind::Idle | StatusKind::Queued))
+        Ok(view.is_none_or(|view| matches!(view.status, StatusKind::Idle | StatusKind::Queued)))
     }
 
     /// Determines which prompt a gate belongs to.
     async fn gate_owner(&self, gate: &Gate, tracker: &PromptTracker) -> Result<GateOwner, Failure> {
-        let owner = self.engine.owning_prompt(gate, self.session.id()).await?;
+        let owner = self.engine.owning_prompt(gate, self.session).await?;
         Ok(match owner {
             Some((_, prompt)) if tracker.owns(&prompt) => GateOwner::OwnPrompt,
             Some((thread, _)) if tracker.is_in(&thread) => GateOwner::BlockingPrompt,
@@ -232,10 +236,10 @@ impl Follower<'_> {
         let mut detach = Detach::new(self.engine);
         let mut printed = after;
         loop {
-            let threads = self.session.threads();
+            let threads = self.engine.threads(self.session).await?;
             let idle = threads.iter().all(|it| it.status == StatusKind::Idle);
             // A thread becomes idle before its last events arrive here.
-            if idle && printed >= self.session.last_event().await? {
+            if idle && printed >= self.engine.last_event(self.session).await? {
                 return Ok(finished.into_vec());
             }
             if let Some(failure) = detach.check(self.engine, self.session, printed).await? {
@@ -307,7 +311,7 @@ impl Follower<'_> {
         detach: &mut Detach,
     ) -> Result<(), Failure> {
         let id = &gate.id;
-        if gate.origin.session != *self.session.id() {
+        if gate.origin.session != *self.session {
             // Gates of the session itself are among its events.
             self.observer.event(&gate_event(&gate), None)?;
         }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rye_protocol::{Event, SessionId};
 use tokio::sync::watch;
 
-use super::{Engine, Inner};
+use super::{Engine, Inner, Session};
 use crate::bus::{Notice, PAGE, Subscription};
 use crate::store::StoreError;
 
@@ -64,12 +64,13 @@ pub struct EventStream {
     /// Keeps the watcher registered.
     _watcher: Arc<watch::Sender<()>>,
     keeps_running: bool,
+    reports_failures: bool,
 }
 
 /// Where the next event comes from.
 enum Source {
     /// This process holds the session.
-    Live(Box<Subscription>),
+    Live(Session, Box<Subscription>),
     Store {
         /// Notifies of commits if another process holds the session.
         commits: Option<watch::Receiver<()>>,
@@ -85,6 +86,13 @@ impl EventStream {
         self
     }
 
+    /// Returns the error when the session fails or is lost while this process holds it.
+    #[must_use]
+    pub fn report_failures(mut self) -> Self {
+        self.reports_failures = true;
+        self
+    }
+
     /// Sequence number of the last stored event that was returned.
     pub fn last(&self) -> u64 {
         self.last
@@ -92,7 +100,7 @@ impl EventStream {
 
     /// Whether events that are not stored arrive here too.
     pub fn is_live(&self) -> bool {
-        matches!(self.source, Source::Live(_))
+        matches!(self.source, Source::Live(..))
     }
 
     /// The next event; `None` once the session is removed or the engine is shut down. After an
@@ -103,17 +111,19 @@ impl EventStream {
                 self.last = event.sequence.unwrap_or(self.last);
                 return Ok(Some(Notice { event, entry: None }));
             }
-            if let Source::Live(live) = &mut self.source {
-                match live.next().await {
-                    Ok(Some(notice)) => {
-                        self.last = notice.event.sequence.unwrap_or(self.last);
-                        return Ok(Some(notice));
-                    }
-                    Ok(None) => self.source = Source::Store { commits: None },
-                    Err(error) => return Err(error),
+            if let Source::Live(session, live) = &mut self.source {
+                if let Some(notice) = live.next().await? {
+                    self.last = notice.event.sequence.unwrap_or(self.last);
+                    return Ok(Some(notice));
+                }
+                let failure = session.failure().filter(|_| self.reports_failures);
+                self.source = Source::Store { commits: None };
+                if let Some(failure) = failure {
+                    return Err(failure);
                 }
             }
-            if !self.read_store().await? {
+            // Boxed, because it is large and rare.
+            if !Box::pin(self.read_store()).await? {
                 return Ok(None);
             }
         }
@@ -128,7 +138,8 @@ impl EventStream {
         // Before reading, so that no later change is missed.
         self.changed.borrow_and_update();
         if let Some(open) = engine.open_session(&self.session) {
-            self.source = Source::Live(Box::new(open.subscribe(self.last)));
+            let live = open.subscribe(self.last);
+            self.source = Source::Live(open, Box::new(live));
             return Ok(true);
         }
         let is_held = engine.is_held(&self.session).await?;
@@ -189,7 +200,10 @@ impl Engine {
         self.inner.stored_session(session).await?;
         let watcher = self.inner.watchers.watch(session);
         let open = self.inner.open_session(session);
-        let live = open.map(|open| Source::Live(Box::new(open.subscribe(after))));
+        let live = open.map(|open| {
+            let events = open.subscribe(after);
+            Source::Live(open, Box::new(events))
+        });
         Ok(EventStream {
             engine: Arc::downgrade(&self.inner),
             session: session.clone(),
@@ -199,6 +213,7 @@ impl Engine {
             changed: watcher.subscribe(),
             _watcher: watcher,
             keeps_running: false,
+            reports_failures: false,
         })
     }
 

@@ -546,6 +546,11 @@ impl Session {
             .map_err(|_| self.close_reason())
     }
 
+    /// The error that stopped the session, if one did.
+    pub(super) fn failure(&self) -> Option<StoreError> {
+        self.inner.shared.check_failure().err()
+    }
+
     /// Why the session is closed; meaningful once its events have ended.
     pub fn close_reason(&self) -> StoreError {
         match self.inner.shared.check_failure() {

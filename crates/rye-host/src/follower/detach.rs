@@ -1,7 +1,8 @@
 //! Detaching from a session that waits for decisions.
 
-use rye_engine::protocol::GateId;
-use rye_engine::{Engine, Feed, Session};
+use rye_engine::protocol::{GateId, SessionId};
+use rye_engine::{Engine, Feed};
+use tokio::sync::watch;
 
 use crate::failure::Failure;
 
@@ -11,12 +12,17 @@ pub(super) struct Detach {
     gates: Vec<(GateId, Failure)>,
     /// Events of all sessions: a task may be the last to run.
     feed: Feed,
+    /// Notifies of commits by the process that holds the session, if it is another one.
+    commits: Option<watch::Receiver<()>>,
 }
 
 impl Detach {
     pub(super) fn new(engine: &Engine) -> Self {
-        let (gates, feed) = (Vec::new(), engine.feed());
-        Self { gates, feed }
+        Self {
+            gates: Vec::new(),
+            feed: engine.feed(),
+            commits: None,
+        }
     }
 
     /// Registers a gate that the user does not wait for.
@@ -29,16 +35,25 @@ impl Detach {
     pub(super) async fn check(
         &mut self,
         engine: &Engine,
-        session: &Session,
+        session: &SessionId,
         printed: u64,
     ) -> Result<Option<Failure>, Failure> {
-        if self.gates.is_empty() || !engine.is_quiescent(session.id()).await? {
+        if self.gates.is_empty() {
             return Ok(None);
         }
-        if printed < session.last_event().await? {
+        // Before the state is read, so that no change is missed.
+        match (engine.session(session), &self.commits) {
+            (Some(_), _) => self.commits = None,
+            (None, None) => self.commits = Some(engine.store().subscribe_commits()),
+            (None, Some(_)) => {}
+        }
+        if !engine.is_quiescent(session).await? {
             return Ok(None);
         }
-        let pending = engine.pending_gates_in_tree(session.id()).await?;
+        if printed < engine.last_event(session).await? {
+            return Ok(None);
+        }
+        let pending = engine.pending_gates_in_tree(session).await?;
         let is_pending = |id: &GateId| pending.iter().any(|gate| gate.id == *id);
         self.gates.retain(|(gate, _)| is_pending(gate));
         Ok(self.gates.first().map(|(_, failure)| failure.clone()))
@@ -50,7 +65,11 @@ impl Detach {
             return std::future::pending().await;
         }
         loop {
-            match self.feed.next().await {
+            let notice = tokio::select! {
+                notice = self.feed.next() => notice,
+                () = committed(self.commits.as_mut()) => return,
+            };
+            match notice {
                 // Events that are not stored change nothing.
                 Ok(Some(notice)) if notice.event.sequence.is_none() => {}
                 Ok(None) => return std::future::pending().await,
@@ -58,4 +77,14 @@ impl Detach {
             }
         }
     }
+}
+
+/// Waits for the next commit of another process.
+async fn committed(commits: Option<&mut watch::Receiver<()>>) {
+    if let Some(commits) = commits
+        && commits.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
 }

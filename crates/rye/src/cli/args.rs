@@ -1,6 +1,7 @@
 //! Command-line grammar: the clap types of every command. No behaviour here.
 
 mod config;
+mod control;
 mod engine;
 mod execute;
 mod graph;
@@ -19,6 +20,7 @@ use rye_host::LogFormat;
 use rye_host::settings::Color;
 
 pub(crate) use config::{AcceptArgs, ConfigCommand};
+pub(crate) use control::{ControlArgs, WatchArgs, WithdrawGateArgs};
 pub(crate) use engine::{
     ApprovalScope, ChatArgs, CompactArgs, DiffArgs, EvalArgs, ExportSessionArgs, ForkArgs,
     GateArgs, GateCommand, ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, ReviewArgs,

@@ -62,6 +62,7 @@ mod serve_events;
 mod serve_support;
 mod session_blobs;
 mod session_changes;
+mod session_control;
 mod session_verify;
 mod sessions;
 mod support;

@@ -9,6 +9,7 @@ use rye_engine::protocol::{Limits, Millis, PromptId, QueueMode};
 use rye_host::SandboxKind;
 use serde_json::Value;
 
+use super::control::{ControlArgs, WatchArgs, WithdrawGateArgs};
 use super::{partial_id, thread_key};
 
 #[derive(Debug, Args)]
@@ -264,6 +265,32 @@ pub(crate) enum SessionCommand {
         Example:\n  rye session resume 4d1f83a2"
     )]
     Resume(ResumeArgs),
+    /// Abort what runs in a session and clear its queue
+    #[command(
+        after_help = "Works whichever process holds the session. The session stays usable.\n\n\
+        Examples:\n  \
+        rye session abort 4d1f83a2\n  \
+        rye session abort 4d1f83a2 --thread review"
+    )]
+    Abort(ControlArgs),
+    /// Pause a session: it accepts prompts, but starts nothing more
+    #[command(
+        after_help = "A running model call or tool call ends first. The pause survives a restart.\n\n\
+        Example:\n  rye session pause 4d1f83a2 && rye session resume-queue 4d1f83a2"
+    )]
+    Pause(ControlArgs),
+    /// End the pause of a session
+    #[command(after_help = "Example:\n  rye session resume-queue 4d1f83a2")]
+    ResumeQueue(ControlArgs),
+    /// Print the events of a session as they happen
+    #[command(
+        after_help = "Works whichever process holds the session, and goes on when it changes. With --json, prints one\n\
+        event per line. Ctrl-C ends it; the session is not affected.\n\n\
+        Examples:\n  \
+        rye session watch 4d1f83a2\n  \
+        rye session watch 4d1f83a2 --after 0 --until-idle --json"
+    )]
+    Watch(WatchArgs),
     /// Verify that the history of a session was not altered
     #[command(
         after_help = "Entries form a hash chain; each end of a turn and each decision is signed. To verify an\n\
@@ -563,6 +590,9 @@ pub(crate) enum GateCommand {
         rye gate deny 7c41d9e0\n  \
         rye gate deny 7c41d9e0 --reason 'use the staging server'")]
     Deny(DenyArgs),
+    /// Withdraw a pending gate: the tool that opened it fails, and the agent continues
+    #[command(after_help = "Example:\n  rye gate withdraw 7c41d9e0 --reason 'no longer needed'")]
+    Withdraw(WithdrawGateArgs),
     /// Answer a question
     #[command(after_help = "Examples:\n  \
         rye gate answer 7c41d9e0 --value 'the second one'\n  \

@@ -2,19 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
-use rye_engine::Decision;
 use rye_engine::arguments::ARGUMENTS;
 use rye_engine::blob::SCHEME;
 use rye_engine::protocol::{
-    ActionId, CHANGE_SET, ChangeSet, Gate, Purpose, Resolution, Selection, Session,
+    ActionId, CHANGE_SET, ChangeSet, Gate, GateId, Purpose, Resolution, Selection, Session,
+    SessionId,
 };
 use rye_engine::store::PostOutcome;
+use rye_engine::{Decision, WithdrawError};
 use rye_host::engine::{EngineOptions, answer_command, with_engine};
 use rye_host::lookup::{is_expired, matching_gates, not_found};
+use rye_host::session_engine::with_session_files;
 use rye_host::{TrustedKeys, store_project_approval};
 use serde_json::{Value, json};
 
-use crate::cli::args::{ApprovalScope, GateArgs, GateCommand, SelectionArgs};
+use crate::cli::args::{ApprovalScope, GateArgs, GateCommand, SelectionArgs, WithdrawGateArgs};
 use crate::cli::commands::graph::resume_command;
 use crate::cli::context::Context;
 use crate::cli::entry_line::{describe_action, describe_decision, edited_by_decision};
@@ -47,6 +49,7 @@ pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
             let reason = args.reason.clone().map_or(Value::Null, Value::String);
             answer(&args.gate, ActionId::Deny, reason, None, context)
         }
+        GateCommand::Withdraw(args) => withdraw(args, context),
         GateCommand::Answer(args) => {
             let value = args.value.clone().map_or(Value::Null, Value::String);
             answer(
@@ -303,6 +306,51 @@ impl Report for ShownGate {
         } else if !is_expired(gate) {
             page.line(paint(DIM, format_args!("  {}", answer_command(gate))));
         }
+    }
+}
+
+fn withdraw(args: &WithdrawGateArgs, context: &Context) -> Outcome {
+    let gate = find(&args.gate.gate, context)?;
+    let session = &gate.origin.session;
+    with_session_files(context, session.as_str(), async |engine, _| {
+        let data = engine.session_data(session).await?;
+        if data.is_some_and(|data| data.run.is_some()) {
+            let message = "a gate of a run cannot be withdrawn; deny it instead";
+            let hint = format!("rye gate deny {}", gate.id.short());
+            return Err(Failure::usage(message).hint(hint));
+        }
+        let withdrawn = engine.withdraw_gate(&gate.id, &args.reason).await;
+        withdrawn.map_err(|error| match error {
+            WithdrawError::Store(error) => error.into(),
+            _ => closed(),
+        })?;
+        let withdrawn = Withdrawn {
+            gate: gate.id.clone(),
+            title: gate.title.clone(),
+            session: session.clone(),
+        };
+        Ok(Box::new(withdrawn) as Box<dyn Report>)
+    })
+}
+
+/// A gate that was withdrawn.
+struct Withdrawn {
+    gate: GateId,
+    title: String,
+    session: SessionId,
+}
+
+impl Report for Withdrawn {
+    fn json(&self) -> Value {
+        json!({ "gate": self.gate, "session": self.session, "action": "withdrawn" })
+    }
+
+    fn show(&self, page: &mut Page) {
+        page.line(format_args!("withdrawn: {}", one_line(&self.title)));
+    }
+
+    fn next_command(&self) -> Option<String> {
+        Some(format!("rye session watch {}", self.session.short()))
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use rye_engine::protocol::{IncompleteReason, Millis, Part, SessionId, TurnEnd, json};
 use rye_engine::result::schema_error;
 use rye_engine::sandbox::{Sandbox, SandboxSpec};
-use rye_engine::store::Claim;
-use rye_engine::{Engine, NewSession, Prompt, Session};
+use rye_engine::store::{Claim, StoreError};
+use rye_engine::{Engine, NewSession, Prompt};
 use rye_host::engine::{EngineOptions, with_engine};
 use rye_host::follower::{Follower, PromptOutcome};
 use rye_host::session_engine::{SessionChoice, with_session};
@@ -64,9 +64,17 @@ fn send(args: &PromptArgs, context: &Context) -> Outcome {
             let content = check_and_expand(args, text, engine, &*sandbox, false).await?;
             // Opening a session resumes it: print everything from here on.
             let before = engine.last_event(it.session).await?;
-            let session = engine.open_session(it.session, Claim::IfFree).await?;
+            match engine.open_session(it.session, Claim::IfFree).await {
+                Ok(_) => {}
+                // The process that holds it runs the prompt, in its own sandbox.
+                Err(StoreError::InUse { .. }) if args.sandbox.is_none() => {
+                    let text = "another process holds the session, and runs the prompt";
+                    context.reporter().info(text);
+                }
+                Err(error) => return Err(error.into()),
+            }
             let prompt = new_prompt(args, content, attachments, schema);
-            Box::pin(follow(args, context, engine, &session, (prompt, before))).await
+            Box::pin(follow(args, context, engine, it.session, (prompt, before))).await
         });
     }
     with_engine(context, options, async |engine| {
@@ -89,7 +97,7 @@ fn send(args: &PromptArgs, context: &Context) -> Outcome {
         };
         let session = engine.create_session(new).await?;
         let prompt = new_prompt(args, content, attachments, schema);
-        Box::pin(follow(args, context, engine, &session, (prompt, 0))).await
+        Box::pin(follow(args, context, engine, session.id(), (prompt, 0))).await
     })
 }
 
@@ -174,10 +182,10 @@ async fn follow(
     args: &PromptArgs,
     context: &Context,
     engine: &Engine,
-    session: &Session,
+    session: &SessionId,
     (prompt, after): (Prompt, u64),
 ) -> Outcome {
-    let _signal_notice = SignalNotice::install(context.printer, session.id(), Some(OUTCOME))?;
+    let _signal_notice = SignalNotice::install(context.printer, session, Some(OUTCOME))?;
     let until = prompt.limits.until;
     // A result is printed instead of the answer.
     let streams = !context.printer.json && prompt.schema.is_none();
@@ -195,7 +203,7 @@ async fn follow(
         yes: args.yes,
         wait: !args.no_wait,
     };
-    let session = session.id().clone();
+    let session = session.clone();
     let outcome = Box::pin(follower.prompt(prompt, after)).await;
     observer.end_line();
     let outcome = match outcome {

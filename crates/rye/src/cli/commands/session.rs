@@ -2,6 +2,7 @@
 
 mod changes;
 mod compaction;
+mod control;
 mod export;
 mod fork;
 mod import;
@@ -11,6 +12,7 @@ mod state;
 mod thread;
 mod title;
 mod verify;
+mod watch;
 
 pub(super) use verify::verify;
 
@@ -27,6 +29,7 @@ use rye_host::lookup::{find_session, find_session_to_remove};
 use rye_host::session_engine::with_session_or_root;
 use serde_json::{Value, json};
 
+use self::control::Control;
 use self::state::State;
 use super::prompt::now;
 use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand, ShowSessionArgs};
@@ -46,6 +49,10 @@ pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
         SessionCommand::List => list::run(context),
         SessionCommand::Show(args) => show(args, context),
         SessionCommand::Resume(args) => resume(args, context),
+        SessionCommand::Abort(args) => control::run(args, Control::Abort, context),
+        SessionCommand::Pause(args) => control::run(args, Control::Pause, context),
+        SessionCommand::ResumeQueue(args) => control::run(args, Control::ResumeQueue, context),
+        SessionCommand::Watch(args) => watch::run(args, context),
         SessionCommand::Verify(args) => verify::verify(args, context),
         SessionCommand::Export(args) => export::export(args, context),
         SessionCommand::Import(args) => import::import(args, context),
@@ -256,10 +263,10 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
         // Opening a session resumes it: print everything from here on.
         let before = engine.last_event(id).await?;
         let prompts = engine.unfinished_prompts(id).await?;
-        let session = engine.open_session(id, Claim::IfFree).await?;
+        engine.open_session(id, Claim::IfFree).await?;
         let follower = Follower {
             engine,
-            session: &session,
+            session: id,
             observer: &TerminalObserver {
                 printer: context.printer,
                 events: false,

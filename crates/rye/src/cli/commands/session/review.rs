@@ -23,7 +23,7 @@ pub(super) fn run(args: &ReviewArgs, context: &Context) -> Outcome {
     with_session(context, part, EngineOptions::default(), async |it| {
         let (engine, id) = (it.engine, it.session);
         let before = engine.last_event(id).await?;
-        let session = engine.open_session(id, Claim::IfFree).await?;
+        engine.open_session(id, Claim::IfFree).await?;
         let data = engine.session_data(id).await?;
         let sandbox = data.and_then(|data| data.sandbox);
         if !sandbox.is_some_and(|it| it.review) {
@@ -32,7 +32,7 @@ pub(super) fn run(args: &ReviewArgs, context: &Context) -> Outcome {
         }
         let follower = Follower {
             engine,
-            session: &session,
+            session: id,
             observer: &TerminalObserver {
                 printer: context.printer,
                 events: false,
