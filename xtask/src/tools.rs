@@ -28,6 +28,16 @@ const CONFORMANCE: &str = "0.2.0-alpha.12";
 const PYTHON_SDK: &str = "2.3.0";
 const TYPESCRIPT_SDK: &str = "1.32.2";
 const INSPECTOR: &str = "2.12.0";
+/// Clients of the OpenAI API. The version of the npm set changes with its packages.
+const OPENAI_PYTHON: &str = "3.51.0";
+const OPENAI_NODE: &str = "1";
+const OPENAI_NODE_PACKAGES: [&str; 5] = [
+    "openai@7.55.0",
+    "@openai/agents@0.20.0",
+    "ai@7.0.173",
+    "@ai-sdk/openai@4.0.118",
+    "zod@4.6.7",
+];
 /// MCP server framework that benchmarks compare with.
 const FASTMCP: &str = "4.1.2";
 /// Packages that build and check the web console. The version of the set changes with them.
@@ -63,6 +73,8 @@ pub(crate) enum Tool {
     Conformance,
     /// Third-party clients that call our MCP server in tests.
     McpClients,
+    /// Third-party clients of the OpenAI API that call our server in tests.
+    OpenAiClients,
     /// Programs from npm that tests run.
     NpmPackages,
     /// Compiles libFuzzer.
@@ -123,6 +135,7 @@ impl Tool {
             Tool::Tsx => tsx().map(drop),
             Tool::Conformance => conformance().map(drop),
             Tool::McpClients => mcp_clients(),
+            Tool::OpenAiClients => openai_clients(),
             Tool::NpmPackages => NPM_PACKAGES
                 .iter()
                 .try_for_each(|package| package.program().map(drop)),
@@ -220,6 +233,17 @@ fn mcp_clients() -> Result<()> {
     })?;
     installed_file("python-sdk", PYTHON_SDK, "bin/python", |directory| {
         python_packages(directory, &[format!("mcp=={PYTHON_SDK}")])
+    })
+    .map(drop)
+}
+
+fn openai_clients() -> Result<()> {
+    let package = "node_modules/openai/package.json";
+    installed_file("openai-node", OPENAI_NODE, package, |directory| {
+        npm_install(directory, &OPENAI_NODE_PACKAGES)
+    })?;
+    installed_file("openai-python", OPENAI_PYTHON, "bin/python", |directory| {
+        python_packages(directory, &[format!("openai=={OPENAI_PYTHON}")])
     })
     .map(drop)
 }

@@ -36,6 +36,8 @@ pub enum DocumentKind {
     BudgetUsage,
     /// A thread that works for a user or an organisation.
     TurnSlot,
+    /// The response that a conversation without an id ends with.
+    ChatConversation,
 }
 
 impl DocumentKind {

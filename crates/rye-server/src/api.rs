@@ -23,12 +23,16 @@ use axum::{Extension, Router};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub(crate) use prompts::{IDEMPOTENCY_KEY, ITEM_SEPARATOR, prompt_id};
+pub(crate) use sessions::{check_model, new_session};
+
 use crate::auth;
 use crate::browser_keys;
 use crate::console;
 use crate::extract::BodyLimit;
 use crate::guard::{self, Guard};
 use crate::login;
+use crate::openai;
 use crate::problem::Problem;
 use crate::server::App;
 
@@ -86,6 +90,7 @@ pub(crate) fn router(app: App, guard: Arc<Guard>) -> Router {
     let max_body = app.options.max_body;
     Router::new()
         .merge(api)
+        .merge(openai::routes(&app))
         .merge(console::routes())
         .route("/api/openapi.json", get(documents::openapi))
         .route("/login", get(login::log_in))

@@ -18,6 +18,7 @@ mod events;
 mod extract;
 mod guard;
 mod login;
+mod openai;
 mod openapi;
 mod problem;
 mod server;

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use lillux::process::ShutdownSignals;
 use rye_engine::Engine;
+use rye_engine::documents::DocumentStore;
+use rye_engine::protocol::Gate;
 use rye_host::engine::{EngineOptions, database, runtime, start_supervisor, with_supervisor};
 use rye_host::gateway::ItemGateway;
 use rye_host::{Context, Failure, SandboxKind, settings};
 use rye_mcp::ApprovalChannel;
 use rye_mcp::server::http::connections::{self, Limits};
-use rye_store::{Scope, TokenKind};
+use rye_store::{Scope, SqliteDocuments, TokenKind};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -70,6 +72,8 @@ pub(crate) struct State {
     pub(crate) sessions: Sessions,
     pub(crate) tokens: Tokens,
     pub(crate) browser_keys: BrowserKeys,
+    /// Which session a chat completion continues.
+    pub(crate) documents: Arc<dyn DocumentStore>,
     pub(crate) address: SocketAddr,
     pub(crate) options: Options,
     /// The project of new sessions.
@@ -94,6 +98,18 @@ impl State {
     /// The engine.
     pub(crate) fn engine(&self) -> &Engine {
         &self.sessions.engine
+    }
+
+    /// URL under which clients reach the server.
+    pub(crate) fn url(&self) -> String {
+        let url = self.options.public_url.clone();
+        let url = url.unwrap_or_else(|| format!("http://{}", reachable(self.address)));
+        url.trim_end_matches('/').to_owned()
+    }
+
+    /// The page of the console on which someone can decide a gate.
+    pub(crate) fn gate_url(&self, gate: &Gate) -> String {
+        format!("{}/#/inbox/{}", self.url(), gate.id)
     }
 
     /// Whether clients use TLS, which ends at a proxy.
@@ -122,6 +138,7 @@ pub fn run(
     };
     let tokens = tokens(context)?;
     let browser_keys = BrowserKeys::new(context)?;
+    let documents = Arc::new(SqliteDocuments::open(&database(context)?)?);
     let project = context.settings.project().to_owned();
     let name = context.user_name()?;
     let own_context = Context::open(settings)?;
@@ -145,6 +162,7 @@ pub fn run(
             },
             tokens,
             browser_keys,
+            documents,
             address,
             options,
             project,
@@ -195,9 +213,7 @@ fn tokens(context: &Context) -> Result<Tokens, Failure> {
 
 /// The URL of a server, and a link to log in.
 async fn ready(app: &App, name: String) -> Result<Ready, Failure> {
-    let url = app.options.public_url.clone();
-    let url = url.unwrap_or_else(|| format!("http://{}", reachable(app.address)));
-    let url = url.trim_end_matches('/').to_owned();
+    let url = app.url();
     let login = new_login_link(&app.tokens, name, &url).await?;
     Ok(Ready { url, login })
 }

@@ -28,10 +28,10 @@ use crate::server::App;
 const MAX_WAIT: u64 = 60;
 
 /// Separates the id of a prompt from the id of its session.
-const SEPARATOR: char = '@';
+pub(crate) const ITEM_SEPARATOR: char = '@';
 
 /// Header by which a client repeats a request without repeating its effect.
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// A prompt to send.
 #[derive(Deserialize, ToSchema)]
@@ -161,7 +161,7 @@ pub(super) async fn submit(
 }
 
 /// The id of the prompt that a key stands for.
-fn prompt_id(thread: &str, key: &[u8]) -> PromptId {
+pub(crate) fn prompt_id(thread: &str, key: &[u8]) -> PromptId {
     let key = [thread.as_bytes(), b"\0", key].concat();
     let hash = Hash::digest(key).to_hex();
     // Always valid: short and printable.
@@ -171,7 +171,7 @@ fn prompt_id(thread: &str, key: &[u8]) -> PromptId {
 }
 
 fn item_id(prompt: &PromptId, session: &SessionId) -> String {
-    format!("{prompt}{SEPARATOR}{session}")
+    format!("{prompt}{ITEM_SEPARATOR}{session}")
 }
 
 /// The prompt and the session of an item that the caller can see.
@@ -181,7 +181,7 @@ async fn find_item(
     item: &str,
 ) -> Result<(PromptId, Session), Problem> {
     // Both ids may contain the separator.
-    for (at, _) in item.match_indices(SEPARATOR) {
+    for (at, _) in item.match_indices(ITEM_SEPARATOR) {
         let (prompt, session) = (&item[..at], &item[at + 1..]);
         let Ok(prompt) = prompt.parse() else { continue };
         if let Ok(session) = sessions.session(who, session).await {
@@ -313,7 +313,7 @@ pub(crate) async fn withdraw(
 ) -> Result<StatusCode, Problem> {
     who.require(Scope::Prompt)?;
     let session = app.sessions.session(&who, &session).await?;
-    let suffix = format!("{SEPARATOR}{}", session.id);
+    let suffix = format!("{ITEM_SEPARATOR}{}", session.id);
     let id = item.strip_suffix(&suffix).unwrap_or(&item);
     let unknown = || Problem::not_found("prompt", &item);
     let prompt = id.parse().map_err(|_| unknown())?;

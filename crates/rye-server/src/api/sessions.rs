@@ -72,20 +72,7 @@ pub(crate) async fn create(
         None => SessionId::new(),
     };
     let existing = app.engine().session_data(&id).await?;
-    let project = app.project.display().to_string();
-    if who
-        .token()
-        .project
-        .as_ref()
-        .is_some_and(|it| *it != project)
-    {
-        let detail = format!("the token gives no access to the project {project}");
-        return Err(Problem::new(
-            StatusCode::FORBIDDEN,
-            "foreign_project",
-            detail,
-        ));
-    }
+    let defaults = new_session(&app, &who)?;
     if existing
         .as_ref()
         .is_some_and(|session| !who.can_see(session))
@@ -102,14 +89,12 @@ pub(crate) async fn create(
         id: Some(id.clone()),
         user_id,
         org_id,
-        workspace: Some(project.clone()),
-        project: Some(project),
         model: new.model,
         role: new.role,
         system: new.system,
         limits: new.limits,
         metadata: new.metadata,
-        ..NewSession::default()
+        ..defaults
     };
     app.engine().ensure_session(session).await?;
     let snapshot = app.sessions.snapshot(&who, id.as_str()).await?;
@@ -124,6 +109,24 @@ pub(crate) async fn create(
         response.headers_mut().insert(header::LOCATION, path);
     }
     Ok(response)
+}
+
+/// A session of the caller in the project of the server.
+pub(crate) fn new_session(app: &App, who: &Principal) -> Result<NewSession, Problem> {
+    let project = app.project.display().to_string();
+    let token = who.token();
+    if token.project.as_ref().is_some_and(|it| *it != project) {
+        let detail = format!("the token gives no access to the project {project}");
+        let status = StatusCode::FORBIDDEN;
+        return Err(Problem::new(status, "foreign_project", detail));
+    }
+    Ok(NewSession {
+        user_id: token.user.clone(),
+        org_id: token.org.clone(),
+        workspace: Some(project.clone()),
+        project: Some(project),
+        ..NewSession::default()
+    })
 }
 
 /// The owner of a new session: the token's, or the requested one if the token has none.
@@ -143,7 +146,7 @@ fn owner(
 }
 
 /// Fails if a model, or the default model, is not available.
-pub(super) fn check_model(app: &App, model: Option<&str>) -> Result<(), Problem> {
+pub(crate) fn check_model(app: &App, model: Option<&str>) -> Result<(), Problem> {
     let checked = app.engine().check_model(model);
     checked.map_err(|why| {
         let status = StatusCode::UNPROCESSABLE_ENTITY;

@@ -59,6 +59,7 @@ mod serve;
 mod serve_api;
 mod serve_console;
 mod serve_events;
+mod serve_openai;
 mod serve_support;
 mod session_blobs;
 mod session_changes;

@@ -1,0 +1,73 @@
+//! The OpenAI-compatible endpoints of `rye serve` with other people's clients.
+//!
+//! The clients are scripts in `crates/rye-server/tests/clients`. `cargo xtask test` installs what
+//! they need.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::mcp_support::tools_dir;
+use crate::serve::env_with;
+use crate::serve_support::Server;
+use crate::support::TestEnv;
+
+/// Four turns, the third of which asks before it writes.
+const STEPS: &str = "steps:
+  - { text: 'hello wörld', chunk_chars: 2, usage: { input: 100, output: 5 } }
+  - { text: 'second', chunk_chars: 2, chunk_ms: 5 }
+  - tool_calls: [{ name: bash, args: { command: 'echo hi > out.txt' } }]
+  - { text: 'Done.' }
+  - { text: 'last' }
+";
+const SLOW: &str = "steps: [{ text: 'slow', chunk_chars: 1, chunk_ms: 60000 }]\n";
+const JUDGE: &str =
+    "steps: [{ text: \"---RESULT_START---\\n{\\\"good\\\": true}\\n---RESULT_END---\" }]\n";
+
+/// A project with the roles that the clients use as models.
+fn project() -> TestEnv {
+    let env = env_with(STEPS);
+    env.write("project/slow.yaml", SLOW);
+    env.write("project/judge.yaml", JUDGE);
+    let roles = [
+        ("reviewer", "Review."),
+        ("slow", "---\nmodel: scripted:slow.yaml\n---\nWait."),
+        ("judge", "---\nmodel: scripted:judge.yaml\n---\nJudge."),
+    ];
+    for (name, text) in roles {
+        env.write(&format!("project/.ai/roles/{name}.md"), text);
+    }
+    env
+}
+
+fn script(name: &str) -> PathBuf {
+    let clients = "../rye-server/tests/clients";
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(clients)
+        .join(name)
+}
+
+/// Runs a client to its end.
+fn run(client: &mut Command, server: &Server) {
+    client.args([&server.url, &server.token]);
+    let output = client.stdin(Stdio::null()).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{errors}", output.status);
+}
+
+#[test]
+fn python_client_works() {
+    let (env, packages) = (project(), tools_dir("openai-python"));
+    let server = Server::start(&env);
+    let mut client = Command::new(packages.join("bin/python"));
+    client.arg(script("openai_python.py"));
+    run(client.env("PYTHONPATH", &packages), &server);
+}
+
+#[test]
+fn npm_clients_work() {
+    let (env, packages) = (project(), tools_dir("openai-node"));
+    let server = Server::start(&env);
+    let mut client = Command::new(tools_dir("node").join("bin/node"));
+    client.arg(script("openai_node.mjs"));
+    run(client.env("OPENAI_PACKAGES", &packages), &server);
+}
