@@ -84,7 +84,7 @@ pub(crate) enum Tool {
 }
 
 /// Programs that tests run, with their Debian packages.
-const TEST_PROGRAMS: [(&str, &str); 15] = [
+const TEST_PROGRAMS: [(&str, &str); 16] = [
     ("curl", "curl"),
     ("git", "git"),
     ("make", "make"),
@@ -92,6 +92,7 @@ const TEST_PROGRAMS: [(&str, &str); 15] = [
     ("npm", "npm"),
     ("openssl", "openssl"),
     ("podman", "podman"),
+    ("initdb", "postgresql"),
     ("ps", "procps"),
     ("python3", "python3"),
     ("ruby", "ruby"),
@@ -389,10 +390,20 @@ fn rust_component(component: &str, program: &str) -> Result<()> {
 
 /// Installs the packages of programs that are not on PATH.
 fn system_packages(programs: &[(&str, &'static str)]) -> Result<()> {
-    match missing_packages(programs, |program| paths::find_program(program).is_some()) {
+    match missing_packages(programs, has_program) {
         missing if missing.is_empty() => Ok(()),
         missing => install_packages(&missing),
     }
+}
+
+/// Whether a program is on the PATH. Debian has those of `PostgreSQL` elsewhere.
+fn has_program(program: &str) -> bool {
+    let of_postgres = || {
+        let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+        let mut versions = versions.flatten();
+        versions.any(|version| version.path().join("bin").join(program).exists())
+    };
+    paths::find_program(program).is_some() || of_postgres()
 }
 
 fn missing_packages(

@@ -2,6 +2,8 @@
 //!
 //! - [`SqliteStore`] keeps sessions in one durable SQLite file that several processes of a
 //!   machine can use at once.
+//! - `PostgresStore` keeps sessions in a PostgreSQL database that many hosts share (feature
+//!   `cluster`).
 //! - [`MemoryStore`] keeps sessions until the process ends.
 //! - [`FileBlobs`] and [`MemoryBlobs`] keep data that is too long for a session's history.
 //! - [`SealedCredentials`] keeps encrypted credentials in the SQLite file.
@@ -9,7 +11,7 @@
 //! - [`SqliteDocuments`] keeps schedules, webhooks and budgets there, [`MemoryDocuments`] until the
 //!   process ends.
 //!
-//! Both session stores pass the contract tests of `rye-testkit`; run them against any other
+//! All session stores pass the contract tests of `rye-testkit`; run them against any other
 //! implementation of [`SessionStore`](rye_engine::store::SessionStore).
 //!
 //! ```
@@ -27,15 +29,24 @@
 
 mod access_tokens;
 mod blobs;
+mod close;
 mod credentials;
 mod documents;
+mod events;
 mod invariants;
+mod json_text;
 mod memory;
+#[cfg(feature = "cluster")]
+mod postgres;
+mod prepared_batch;
 mod sqlite;
 
 pub use access_tokens::{AccessToken, AccessTokens, Scope, TokenKind};
 pub use blobs::{FileBlobs, MemoryBlobs};
+pub use close::CloseHandle;
 pub use credentials::{KeyProvider, SealedCredentials};
 pub use documents::{MemoryDocuments, SqliteDocuments};
 pub use memory::MemoryStore;
-pub use sqlite::{CloseHandle, FileReport, Integrity, SqliteStore, diagnose};
+#[cfg(feature = "cluster")]
+pub use postgres::{PostgresStore, PostgresUrl, PostgresUrlError};
+pub use sqlite::{FileReport, Integrity, SqliteStore, diagnose};

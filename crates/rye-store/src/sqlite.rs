@@ -5,10 +5,8 @@ mod commit;
 mod commit_cache;
 mod commit_watch;
 mod diagnose;
-mod document;
 mod due;
 mod error;
-mod events;
 mod file;
 mod file_stamp;
 mod inbox;
@@ -17,7 +15,6 @@ mod lease;
 mod listing;
 mod log;
 mod notifier;
-mod prepared_batch;
 mod prompts;
 mod queries;
 mod read_only;
@@ -33,7 +30,6 @@ use std::future::ready;
 use std::io;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
 
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::store::{
@@ -46,13 +42,14 @@ use rye_protocol::{
 };
 use tokio::sync::{broadcast, watch};
 
+use crate::close::CloseHandle;
+use crate::prepared_batch::PreparedBatch;
 use commit_watch::CommitWatch;
 use error::DbError;
 use inbox::PreparedPost;
 use integrity::FileHealth;
 use lease::LeaseHolder;
 use notifier::Notifier;
-use prepared_batch::PreparedBatch;
 use read_pool::ReadPool;
 use writer::{JobOutput, Writer};
 use writer_queue::WriterQueue;
@@ -132,18 +129,6 @@ pub struct SqliteStore {
     path: PathBuf,
     /// Dropped last; signals `CloseHandle`.
     open: Option<mpsc::Sender<()>>,
-}
-
-/// Waits until a store is closed.
-#[derive(Debug)]
-pub struct CloseHandle(mpsc::Receiver<()>);
-
-impl CloseHandle {
-    /// Waits until the last owner has dropped the store, or until the timeout.
-    pub fn wait(self, timeout: Duration) {
-        // Nothing is ever sent; the channel disconnects when the store is dropped.
-        let _ = self.0.recv_timeout(timeout);
-    }
 }
 
 /// How the file was opened.
@@ -251,9 +236,9 @@ impl SqliteStore {
     /// A handle to wait until the store, which may be shared by then, is closed. A process that
     /// ends earlier leaves a write-ahead log like a killed one.
     pub fn close_handle(&mut self) -> CloseHandle {
-        let (open, closed) = mpsc::channel();
+        let (open, handle) = CloseHandle::new();
         self.open = Some(open);
-        CloseHandle(closed)
+        handle
     }
 
     /// The ids of all gates, open or closed, oldest first.

@@ -1,4 +1,5 @@
-//! Support for tests: mock model providers, and the contract that every session store must meet.
+//! Support for tests: mock model providers, a PostgreSQL server, and the contract that every
+//! session store must meet.
 //!
 //! [`provider`] has HTTP servers that behave like the model providers, and [`store_contract!`]
 //! expands to the tests of a session store, [`document_contract!`] to those of a store of documents.
@@ -12,6 +13,7 @@
 //! ```
 
 #![expect(
+    clippy::expect_used,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
     clippy::unwrap_used,
@@ -20,6 +22,7 @@
 
 pub mod document_contract;
 pub mod port;
+pub mod postgres;
 pub mod provider;
 pub mod store_contract;
 pub mod wrapped_store;

@@ -9,14 +9,15 @@ use rye_protocol::{
 };
 
 use super::commit_cache::{CommitState, WriteConnection};
-use super::document::JsonText;
 use super::error::DbResult;
-use super::events::EventBatch;
 use super::log::Log;
-use super::prepared_batch::{PreparedBatch, PreparedOp};
 use super::threads::ThreadRow;
-use super::{document, lease, prompts, rows, threads};
+use super::{lease, prompts, rows, threads};
+use crate::events::EventBatch;
 use crate::invariants::{self, ENTRY, GATE, PROMPT, SESSION, THREAD, conflict, not_found};
+use crate::json_text;
+use crate::json_text::JsonText;
+use crate::prepared_batch::{PreparedBatch, PreparedOp};
 
 /// Writes a batch and returns the sequence number of the session's last event.
 pub(super) fn commit(db: &WriteConnection, lease: &Lease, batch: PreparedBatch) -> DbResult<u64> {
@@ -145,7 +146,7 @@ impl Commit<'_> {
              RETURNING number",
         )?;
         let identity = invariants::session_identity(session).to_string();
-        let usage = document::encode(&session.usage)?;
+        let usage = json_text::encode(&session.usage)?;
         let row = params![session.id.as_str(), session.user_id, identity, usage, doc];
         let number = put.query_row(row, |row| row.get(0)).optional()?;
         let number = number.ok_or_else(|| conflict(SESSION, &session.id))?;
@@ -205,7 +206,7 @@ impl Commit<'_> {
             .db
             .prepare_cached("SELECT doc FROM engine_log WHERE number = ?1")?;
         let doc: String = query.query_row([number], |row| row.get(0))?;
-        Ok(document::decode(&doc)?)
+        Ok(json_text::decode(&doc)?)
     }
 
     fn replace_entry(&self, entry: &Entry, doc: &JsonText) -> DbResult<()> {
@@ -320,11 +321,11 @@ impl Commit<'_> {
             .db
             .prepare_cached("SELECT usage FROM engine_sessions WHERE number = ?1")?;
         let before: String = query.query_row([session], |row| row.get(0))?;
-        let now = document::decode::<Usage>(&before)?.plus(usage);
+        let now = json_text::decode::<Usage>(&before)?.plus(usage);
         let mut put = self
             .db
             .prepare_cached("UPDATE engine_sessions SET usage = ?2 WHERE number = ?1")?;
-        put.execute(params![session, document::encode(&now)?])?;
+        put.execute(params![session, json_text::encode(&now)?])?;
         Ok(())
     }
 }

@@ -6,12 +6,12 @@ use rusqlite::{Connection, params};
 use rye_engine::store::{InboxMessage, Lease, PostOutcome, SessionCommand, StoreError};
 use rye_protocol::{EventKind, GateId, Millis, QueuedPrompt, Resolution, SessionId, Thread};
 
-use super::document::{self, JsonText};
 use super::error::DbResult;
-use super::events::EventBatch;
 use super::log::{self, Log};
 use super::{lease, rows, threads};
+use crate::events::EventBatch;
 use crate::invariants::{self, GATE, GateOutcome, PROMPT, SESSION, conflict, not_found};
+use crate::json_text::{self, JsonText};
 
 /// A post with its JSON already serialised.
 pub(super) enum PreparedPost {
@@ -26,7 +26,7 @@ impl PreparedPost {
             InboxMessage::Prompt { prompt, new_thread } => {
                 let thread = match new_thread {
                     Some(thread) => Some(PreparedThread {
-                        doc: document::encode(&thread)?,
+                        doc: json_text::encode(&thread)?,
                         thread,
                     }),
                     None => None,
@@ -35,7 +35,7 @@ impl PreparedPost {
             }
             InboxMessage::Resolve { gate, resolution } => Self::Resolve(gate, resolution),
             InboxMessage::Command(command) => {
-                let doc = document::encode(&command)?;
+                let doc = json_text::encode(&command)?;
                 Self::Command(command, doc)
             }
         })
@@ -53,7 +53,7 @@ impl PreparedPrompt {
     fn new(prompt: QueuedPrompt) -> Result<Self, StoreError> {
         Ok(Self {
             hash: invariants::content_hash(&prompt),
-            doc: document::encode(&prompt)?,
+            doc: json_text::encode(&prompt)?,
             prompt,
         })
     }
@@ -165,7 +165,7 @@ fn resolve(
     match invariants::resolve_gate(&stored, resolution) {
         GateOutcome::Closes(status, event, posted) => {
             stored.status = status;
-            rows::update_gate(db, row, &stored, &document::encode(&stored)?)?;
+            rows::update_gate(db, row, &stored, &json_text::encode(&stored)?)?;
             let thread = Some(&stored.origin.thread);
             let events = EventBatch::append(None, thread, resolution.at, &event)?;
             Log::load(db, number)?.append_events(db, &events)?;
@@ -184,7 +184,7 @@ pub(super) fn pending_commands(db: &Connection, lease: &Lease) -> DbResult<Vec<S
         db.prepare_cached("SELECT doc FROM engine_inbox WHERE session = ?1 ORDER BY number")?;
     let docs = query.query_map([session], |row| row.get::<_, String>(0))?;
     let docs: Vec<_> = docs.collect::<Result<_, _>>()?;
-    let commands: Result<_, _> = docs.iter().map(|doc| document::decode(doc)).collect();
+    let commands: Result<_, _> = docs.iter().map(|doc| json_text::decode(doc)).collect();
     Ok(commands?)
 }
 

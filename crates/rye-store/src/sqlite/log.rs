@@ -6,9 +6,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use rye_engine::store::StoreError;
 use rye_protocol::EntryId;
 
-use super::document::JsonText;
 use super::error::DbResult;
-use super::events::EventBatch;
+use crate::events::EventBatch;
+use crate::json_text::JsonText;
 
 /// Maximum number of rows in a log. The session number times this is the first row number.
 const MAX_ROWS: i64 = 1 << 36;

@@ -4,9 +4,9 @@
 use rusqlite::{Connection, params};
 use rye_protocol::{PromptId, QueuedPrompt};
 
-use super::document::JsonText;
 use super::error::DbResult;
 use super::log::{self, LastAppended, Log};
+use crate::json_text::JsonText;
 
 /// The prompt that was appended last.
 pub(super) type LastPrompt = LastAppended<PromptId>;

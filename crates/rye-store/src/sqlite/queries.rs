@@ -8,12 +8,12 @@ use rye_protocol::{
 };
 use serde::de::DeserializeOwned;
 
-use super::document;
 use super::error::{DbError, DbResult};
-use super::events::StoredEvent;
 use super::log::{self, Log};
 use super::rows;
+use crate::events::StoredEvent;
 use crate::invariants::{ENTRY, SESSION, not_found};
+use crate::json_text;
 
 /// A limit as a SQL parameter.
 pub(super) fn sql_limit(limit: usize) -> i64 {
@@ -28,7 +28,7 @@ fn decode_all<T: DeserializeOwned>(
     let mut values = Vec::new();
     let mut rows = statement.query(params)?;
     while let Some(row) = rows.next()? {
-        values.push(document::decode(
+        values.push(json_text::decode(
             row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?,
         )?);
     }
@@ -45,7 +45,7 @@ fn decode_all_with_id<T: DeserializeOwned>(
     let mut rows = statement.query(params)?;
     while let Some(row) = rows.next()? {
         let id: String = row.get(1)?;
-        let value = document::decode(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+        let value = json_text::decode(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
         values.push(value.map_err(|error| add_context(&format!("{kind} {id}"), error))?);
     }
     Ok(values)
@@ -66,8 +66,8 @@ pub(super) fn decode_session(
     usage: &str,
     doc: &str,
 ) -> DbResult<Session> {
-    let mut session: Session = document::decode(doc)?;
-    session.usage = document::decode::<Usage>(usage)?.plus(thread_usage(db, number)?);
+    let mut session: Session = json_text::decode(doc)?;
+    session.usage = json_text::decode::<Usage>(usage)?.plus(thread_usage(db, number)?);
     Ok(session)
 }
 
@@ -95,7 +95,7 @@ fn thread_usage(db: &Connection, session: i64) -> DbResult<Usage> {
     let mut total = Usage::default();
     let mut rows = query.query([session])?;
     while let Some(row) = rows.next()? {
-        total = total.plus(document::decode(&row.get::<_, String>(0)?)?);
+        total = total.plus(json_text::decode(&row.get::<_, String>(0)?)?);
     }
     Ok(total)
 }
@@ -167,7 +167,7 @@ pub(super) fn prompt(
     };
     let mut query = db.prepare_cached("SELECT doc FROM engine_log WHERE number = ?1")?;
     let doc: String = query.query_row([number], |row| row.get(0))?;
-    Ok(Some(document::decode(&doc)?))
+    Ok(Some(json_text::decode(&doc)?))
 }
 
 fn prompts(db: &Connection, session: i64) -> DbResult<Vec<QueuedPrompt>> {
@@ -198,7 +198,10 @@ fn gates_of_prompts(
         }
     }
     found.sort_unstable();
-    let gates: Result<_, _> = found.iter().map(|(_, doc)| document::decode(doc)).collect();
+    let gates: Result<_, _> = found
+        .iter()
+        .map(|(_, doc)| json_text::decode(doc))
+        .collect();
     Ok(gates?)
 }
 
@@ -219,7 +222,7 @@ pub(super) fn path(db: &Connection, session: &SessionId, leaf: &EntryId) -> DbRe
         let (parent, doc) = query.query_row([number], |row| {
             Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, String>(1)?))
         })?;
-        path.push(document::decode(&doc)?);
+        path.push(json_text::decode(&doc)?);
         // Prevents an endless loop in a damaged file.
         next = parent.filter(|parent| *parent < number);
     }
@@ -241,7 +244,7 @@ pub(super) fn entry(
     };
     let mut query = db.prepare_cached("SELECT doc FROM engine_log WHERE number = ?1")?;
     let doc: String = query.query_row([number], |row| row.get(0))?;
-    Ok(Some(document::decode(&doc)?))
+    Ok(Some(json_text::decode(&doc)?))
 }
 
 pub(super) fn entries(
@@ -366,7 +369,7 @@ pub(super) fn events(
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {
         let last: i64 = row.get(0)?;
-        let stored: Vec<StoredEvent> = document::decode(&row.get::<_, String>(1)?)?;
+        let stored: Vec<StoredEvent> = json_text::decode(&row.get::<_, String>(1)?)?;
         let before = last.cast_unsigned().saturating_sub(stored.len() as u64);
         for (sequence, event) in (before + 1..).zip(stored) {
             if events.len() == limit {

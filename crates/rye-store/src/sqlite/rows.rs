@@ -3,8 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use rye_protocol::{Gate, GateId, SessionId};
 
-use super::document::{self, JsonText};
 use super::error::DbResult;
+use crate::json_text::{self, JsonText};
 
 /// The row number of a session.
 pub(super) fn session(db: &Connection, session: &SessionId) -> DbResult<Option<i64>> {
@@ -21,7 +21,7 @@ pub(super) fn gate(db: &Connection, id: &GateId) -> DbResult<Option<(i64, Gate)>
         Ok((row.get(0)?, row.get::<_, String>(1)?))
     });
     match row.optional()? {
-        Some((number, doc)) => Ok(Some((number, document::decode(&doc)?))),
+        Some((number, doc)) => Ok(Some((number, json_text::decode(&doc)?))),
         None => Ok(None),
     }
 }

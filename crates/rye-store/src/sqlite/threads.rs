@@ -4,9 +4,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use rye_engine::store::StoreError;
 use rye_protocol::{Millis, Thread, ThreadId, Usage};
 
-use super::document::{self, JsonText};
 use super::error::DbResult;
 use crate::invariants::{THREAD, not_found};
+use crate::json_text::{self, JsonText};
 
 /// The row of a thread, with changes that are not written yet.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ pub(super) fn find(db: &Connection, session: i64, id: &ThreadId) -> DbResult<Opt
     let Some((mut thread, usage, open_prompts)) = row.optional()? else {
         return Ok(None);
     };
-    thread.usage = document::decode(&usage)?;
-    thread.open_prompts = document::decode(&open_prompts)?;
+    thread.usage = json_text::decode(&usage)?;
+    thread.open_prompts = json_text::decode(&open_prompts)?;
     Ok(Some(thread))
 }
 
@@ -77,7 +77,7 @@ pub(super) fn insert(
     doc: &JsonText,
 ) -> DbResult<ThreadRow> {
     let usage = Usage::default();
-    let encoded = document::encode(&usage)?;
+    let encoded = json_text::encode(&usage)?;
     let (key, created_at) = (thread.key.clone(), thread.created_at);
     let mut insert = db.prepare_cached(
         "INSERT INTO engine_threads (session, id, key, created_at, usage, open_prompts, doc)
@@ -135,12 +135,12 @@ impl ThreadRow {
     pub(super) fn write(&mut self, db: &Connection) -> DbResult<()> {
         if self.prompts_changed {
             // On its own: writing the column updates an index, even if its value is the same.
-            let open_prompts = document::encode(&self.open_prompts)?;
+            let open_prompts = json_text::encode(&self.open_prompts)?;
             let sql = "UPDATE engine_threads SET open_prompts = ?2 WHERE number = ?1";
             let mut write = db.prepare_cached(sql)?;
             write.execute(params![self.number, open_prompts])?;
         }
-        let (number, usage) = (self.number, document::encode(&self.usage)?);
+        let (number, usage) = (self.number, json_text::encode(&self.usage)?);
         if let Some(doc) = self.doc.take() {
             let sql = "UPDATE engine_threads SET usage = ?2, doc = ?3 WHERE number = ?1";
             db.prepare_cached(sql)?

@@ -1,4 +1,4 @@
-//! Property test: the SQLite store and the memory store behave alike.
+//! Property tests: all session stores behave alike.
 
 use std::sync::Arc;
 
@@ -274,36 +274,60 @@ async fn read_everything(store: &dyn SessionStore) -> Vec<String> {
     results
 }
 
-async fn compare(actions: &[Action]) {
-    let dir = tempfile::tempdir().unwrap();
+/// Performs the actions on the memory store and on another one, and returns what can be read.
+async fn compare(actions: &[Action], other: &dyn SessionStore) -> Vec<String> {
     let memory = MemoryStore::with_clock(Arc::new(FixedClock));
-    let sqlite =
-        SqliteStore::open_with_clock(dir.path().join("s.db"), Arc::new(FixedClock)).unwrap();
-    let (mut memory_leases, mut sqlite_leases) = (Vec::new(), Vec::new());
+    let (mut memory_leases, mut other_leases) = (Vec::new(), Vec::new());
     // Most actions need a session.
     sample::create_session(&memory, "s").await;
-    sample::create_session(&sqlite, "s").await;
+    sample::create_session(other, "s").await;
     let claim = Action::Claim("s", Claim::TakeOver);
     for action in std::iter::once(&claim).chain(actions) {
         let expected = perform(&memory, action, &mut memory_leases).await;
         assert_eq!(
-            perform(&sqlite, action, &mut sqlite_leases).await,
+            perform(other, action, &mut other_leases).await,
             expected,
             "{action:?}"
         );
     }
     let expected = read_everything(&memory).await;
-    assert_eq!(read_everything(&sqlite).await, expected);
+    assert_eq!(read_everything(other).await, expected);
+    expected
+}
+
+async fn compare_sqlite(actions: &[Action]) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.db");
+    let sqlite = SqliteStore::open_with_clock(&file, Arc::new(FixedClock)).unwrap();
+    let expected = compare(actions, &sqlite).await;
     drop(sqlite);
-    let again = SqliteStore::open(dir.path().join("s.db")).unwrap();
+    let again = SqliteStore::open(&file).unwrap();
     assert_eq!(read_everything(&again).await, expected, "after reopening");
+}
+
+#[cfg(feature = "cluster")]
+async fn compare_postgres(actions: &[Action]) {
+    let url = rye_testkit::postgres::server().create_database();
+    let url = url.parse().unwrap();
+    let postgres = rye_store::PostgresStore::open_with_clock(url, Arc::new(FixedClock)).unwrap();
+    compare(actions, &postgres).await;
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn stores_behave_alike(actions in vec(action(), 1..24)) {
-        rye_testkit::store_contract::run(compare(&actions));
+    fn sqlite_and_memory_behave_alike(actions in vec(action(), 1..24)) {
+        rye_testkit::store_contract::run(compare_sqlite(&actions));
+    }
+}
+
+#[cfg(feature = "cluster")]
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn postgres_and_memory_behave_alike(actions in vec(action(), 1..24)) {
+        rye_testkit::store_contract::run(compare_postgres(&actions));
     }
 }

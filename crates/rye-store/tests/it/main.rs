@@ -4,6 +4,8 @@
 
 mod blobs;
 mod contract_memory;
+#[cfg(feature = "cluster")]
+mod contract_postgres;
 mod contract_sqlite;
 mod damage;
 mod documents;

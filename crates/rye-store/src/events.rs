@@ -4,12 +4,12 @@ use rye_engine::store::StoreError;
 use rye_protocol::{Event, EventKind, Millis, SessionId, ThreadId};
 use serde::{Deserialize, Serialize};
 
-use super::document::JsonText;
+use crate::json_text::JsonText;
 
 /// An event as read from the database, without the session and the sequence number that follow
 /// from its row.
 #[derive(Debug, Deserialize)]
-pub(super) struct StoredEvent {
+pub(crate) struct StoredEvent {
     #[serde(default)]
     thread: Option<ThreadId>,
     at: Millis,
@@ -17,7 +17,7 @@ pub(super) struct StoredEvent {
 }
 
 impl StoredEvent {
-    pub(super) fn into_event(self, session: &SessionId, sequence: u64) -> Event {
+    pub(crate) fn into_event(self, session: &SessionId, sequence: u64) -> Event {
         Event {
             sequence: Some(sequence),
             session: session.clone(),
@@ -39,16 +39,16 @@ struct StoredEventRef<'a> {
 
 /// The events of a commit. Never empty.
 #[derive(Debug)]
-pub(super) struct EventBatch {
+pub(crate) struct EventBatch {
     /// The JSON array.
-    pub(super) json: JsonText,
+    pub(crate) json: JsonText,
     /// Length of the array.
-    pub(super) count: i64,
+    pub(crate) count: i64,
 }
 
 impl EventBatch {
     /// Appends an event to a batch, or starts a new one.
-    pub(super) fn append(
+    pub(crate) fn append(
         batch: Option<Self>,
         thread: Option<&ThreadId>,
         at: Millis,

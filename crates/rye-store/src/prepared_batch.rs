@@ -9,25 +9,25 @@ use rye_protocol::{
     Usage,
 };
 
-use super::document::{JsonText, encode};
-use super::events::EventBatch;
+use crate::events::EventBatch;
 use crate::invariants;
+use crate::json_text::{JsonText, encode};
 
 /// The operations of a batch.
 #[derive(Debug, Default)]
-pub(super) struct PreparedBatch {
-    pub(super) ops: Vec<PreparedOp>,
+pub(crate) struct PreparedBatch {
+    pub(crate) ops: Vec<PreparedOp>,
     /// Sum of all usage. It is written with a thread if the batch writes one.
-    pub(super) usage: Usage,
+    pub(crate) usage: Usage,
     /// All events. They are written with an entry if the batch appends one.
-    pub(super) events: Option<EventBatch>,
+    pub(crate) events: Option<EventBatch>,
     /// Index of the operation that appends this entry: the last one that appends any.
-    pub(super) events_op: Option<usize>,
+    pub(crate) events_op: Option<usize>,
 }
 
 /// An operation with its serialised document.
 #[derive(Debug)]
-pub(super) enum PreparedOp {
+pub(crate) enum PreparedOp {
     PutSession(Arc<Session>, JsonText),
     PutThread(Arc<Thread>, JsonText),
     AppendEntry(Arc<Entry>, JsonText),
@@ -44,7 +44,7 @@ pub(super) enum PreparedOp {
 
 impl PreparedBatch {
     /// Serialises a batch. Its events get the time `now`.
-    pub(super) fn new(batch: Batch, now: Millis) -> Result<Self, StoreError> {
+    pub(crate) fn new(batch: Batch, now: Millis) -> Result<Self, StoreError> {
         let mut prepared = Self::default();
         prepared.ops.reserve(batch.ops.len());
         for op in batch.ops {

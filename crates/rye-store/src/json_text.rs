@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 256;
 
 /// JSON for a text column.
 #[derive(Debug, Default)]
-pub(super) struct JsonText(pub(super) Vec<u8>);
+pub(crate) struct JsonText(pub(crate) Vec<u8>);
 
 impl ToSql for JsonText {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -22,13 +22,20 @@ impl ToSql for JsonText {
 
 impl JsonText {
     /// An empty text.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // Most documents fit, so that the buffer need not grow.
         Self(Vec::with_capacity(1000))
     }
 
+    /// The text as a string.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn into_string(self) -> Result<String, StoreError> {
+        let invalid = |error: std::string::FromUtf8Error| StoreError::Unreadable(error.to_string());
+        String::from_utf8(self.0).map_err(invalid)
+    }
+
     /// Serialises a value to the end of the text.
-    pub(super) fn append(&mut self, value: &impl Serialize) -> Result<(), StoreError> {
+    pub(crate) fn append(&mut self, value: &impl Serialize) -> Result<(), StoreError> {
         let Self(text) = self;
         let before = text.len();
         serde_json::to_writer(&mut *text, value).map_err(|error| {
@@ -45,14 +52,14 @@ impl JsonText {
 }
 
 /// Serialises a value.
-pub(super) fn encode(value: &impl Serialize) -> Result<JsonText, StoreError> {
+pub(crate) fn encode(value: &impl Serialize) -> Result<JsonText, StoreError> {
     let mut text = JsonText::new();
     text.append(value)?;
     Ok(text)
 }
 
 /// Parses a value.
-pub(super) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     let mut parser = serde_json::Deserializer::from_str(text);
     // `encode` has enforced `MAX_DEPTH`.
     parser.disable_recursion_limit();
