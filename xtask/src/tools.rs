@@ -396,7 +396,7 @@ fn system_packages(programs: &[(&str, &'static str)]) -> Result<()> {
     }
 }
 
-/// Whether a program is on the PATH. Debian has those of `PostgreSQL` elsewhere.
+/// Whether a program is on the PATH. Debian has those of PostgreSQL elsewhere.
 fn has_program(program: &str) -> bool {
     let of_postgres = || {
         let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();

@@ -25,4 +25,5 @@ pub mod port;
 pub mod postgres;
 pub mod provider;
 pub mod store_contract;
+pub mod tcp_proxy;
 pub mod wrapped_store;

@@ -1,6 +1,7 @@
 //! A PostgreSQL server for tests: its own, in a temporary directory, on a free port of the loopback
 //! interface. It ends with the process that started it, however that ends.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long the server may take to start.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The account that runs the server if the test runs as root, which PostgreSQL refuses.
 const ACCOUNT: &str = "postgres";
@@ -79,7 +80,7 @@ impl PostgresServer {
         );
         for setting in settings {
             let (name, value) = setting.split_once('=').unwrap();
-            text += &format!("{name} = '{value}'\n");
+            writeln!(text, "{name} = '{value}'").unwrap();
         }
         let file = self.data().join("postgresql.auto.conf");
         let mut file = fs::OpenOptions::new().append(true).open(file).unwrap();

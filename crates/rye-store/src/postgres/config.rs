@@ -10,7 +10,10 @@ use tokio_postgres::config::{Host, SslMode};
 use url::Url;
 
 /// Time limit for a connection.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Default time limit for an operation.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Default for the maximum number of pooled connections.
 const MAX_CONNECTIONS: usize = 8;
@@ -22,6 +25,8 @@ pub struct PostgresUrl {
     /// Certificates to verify the server with, instead of those of the system.
     pub(super) root_certificates: Option<PathBuf>,
     pub(super) max_connections: usize,
+    /// After this time, the connection of an operation counts as broken.
+    pub(super) timeout: Duration,
     /// The URL without user, password and parameters.
     name: String,
 }
@@ -102,8 +107,18 @@ impl FromStr for PostgresUrl {
             config,
             root_certificates,
             max_connections,
+            timeout: OPERATION_TIMEOUT,
             name,
         })
+    }
+}
+
+impl PostgresUrl {
+    /// Limits the time of an operation [default: 10 seconds].
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
     }
 }
 

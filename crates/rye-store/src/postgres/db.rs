@@ -12,15 +12,9 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::config::{CONNECT_TIMEOUT, PostgresUrl};
+use super::config::PostgresUrl;
 use super::error::{DbError, DbResult, chain};
 use super::tls::Tls;
-
-/// Time limit for an operation, after which its connection counts as broken.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long an operation waits for one of the pooled connections.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Parameters of a statement.
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -43,9 +37,8 @@ impl Db {
         let pool = Pool::builder(manager)
             .max_size(url.max_connections)
             .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(WAIT_TIMEOUT))
-            // A connection is made to each address of each host.
-            .create_timeout(Some(CONNECT_TIMEOUT * 2))
+            .wait_timeout(Some(url.timeout))
+            .create_timeout(Some(url.timeout))
             .build()
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         Ok(Self { url, tls, pool })
@@ -70,8 +63,9 @@ impl Db {
     /// Runs a statement once. A connection that breaks or does not answer is closed.
     pub(super) async fn query_once(&self, sql: &str, params: Params<'_>) -> DbResult<Vec<Row>> {
         let connection = self.connection().await?;
-        let done = timeout(OPERATION_TIMEOUT, query(&connection, sql, params)).await;
-        let done = done.unwrap_or_else(|_| Err(DbError::timeout(OPERATION_TIMEOUT)));
+        let limit = self.url.timeout;
+        let done = timeout(limit, query(&connection, sql, params)).await;
+        let done = done.unwrap_or_else(|_| Err(DbError::timeout(limit)));
         if matches!(&done, Err(error) if error.is_unknown()) {
             drop(Object::take(connection));
         }

@@ -133,10 +133,8 @@ fn explain_refusal(error: &ServerError, database: &dyn fmt::Display) -> StoreErr
     }
     let reason = format!("{database}: {}", error.message());
     match code.code().get(..2) {
-        // A table or function is missing, or the user may not use it.
-        Some("42" | "3F") => StoreError::Damaged(reason),
-        // Data corrupted, index corrupted.
-        Some("XX") => StoreError::Damaged(reason),
+        // A table or function is missing, or the user may not use it; or data is corrupted.
+        Some("42" | "3F" | "XX") => StoreError::Damaged(reason),
         _ => StoreError::Unavailable(reason),
     }
 }

@@ -145,7 +145,9 @@ impl Host {
                     self.announce(session);
                 }
             }
-            COMMITS => drop(self.commits.send_replace(())),
+            COMMITS => {
+                self.commits.send_replace(());
+            }
             _ => {}
         }
     }

@@ -103,15 +103,15 @@ impl Ops {
 
     /// The parameters of `rye.commit` after the first four.
     pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 14] {
-        let [a, b, c, d, e] = &self.texts;
+        let [first, second, third, fourth, fifth] = &self.texts;
         [
             &self.kinds,
             &self.ids,
-            a,
-            b,
-            c,
-            d,
-            e,
+            first,
+            second,
+            third,
+            fourth,
+            fifth,
             &self.flags,
             &self.times,
             &self.hashes,

@@ -391,19 +391,16 @@ pub(super) async fn holders(
     session: Option<&SessionId>,
     judges: bool,
 ) -> DbResult<Vec<Holder>> {
-    let rows = match session {
-        Some(session) => {
-            let sql = "SELECT l.session, h.name, h.process FROM rye.leases l
-                       JOIN rye.hosts h ON h.instance = l.instance
-                       WHERE l.session = $1 AND NOT ($2 AND rye.is_dead(l.instance))";
-            db.query(sql, &[&session.as_str(), &judges]).await?
-        }
-        None => {
-            let sql = "SELECT l.session, h.name, h.process FROM rye.living_holders($1) AS living
-                       JOIN rye.leases l ON l.instance = living
-                       JOIN rye.hosts h ON h.instance = living ORDER BY l.number";
-            db.query(sql, &[&judges]).await?
-        }
+    let rows = if let Some(session) = session {
+        let sql = "SELECT l.session, h.name, h.process FROM rye.leases l
+                   JOIN rye.hosts h ON h.instance = l.instance
+                   WHERE l.session = $1 AND NOT ($2 AND rye.is_dead(l.instance))";
+        db.query(sql, &[&session.as_str(), &judges]).await?
+    } else {
+        let sql = "SELECT l.session, h.name, h.process FROM rye.living_holders($1) AS living
+                   JOIN rye.leases l ON l.instance = living
+                   JOIN rye.hosts h ON h.instance = living ORDER BY l.number";
+        db.query(sql, &[&judges]).await?
     };
     let mut holders = Vec::new();
     for row in rows {

@@ -11,6 +11,8 @@ mod damage;
 mod documents;
 mod equivalence;
 mod files;
+#[cfg(feature = "cluster")]
+mod hosts;
 mod processes;
 mod prompts;
 
