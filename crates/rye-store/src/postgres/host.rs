@@ -179,7 +179,7 @@ impl Link {
         let connected = db.url.config.connect(db.tls.clone());
         let connected = limited(LOST_AFTER * 2, connected).await;
         let (client, mut connection) = connected.map_err(|error| match error {
-            DbError::Broken(reason) => DbError::NoConnection(reason),
+            DbError::Broken(reason) | DbError::Unreadable(reason) => DbError::NoConnection(reason),
             other => other,
         })?;
         let (received, notifications) = mpsc::unbounded_channel();

@@ -53,7 +53,8 @@ pub(super) async fn migrate(client: &mut Client, database: &PostgresUrl) -> DbRe
 
 /// Creates the schema, unless the administrator did.
 async fn create_schema(client: &impl GenericClient) -> DbResult<()> {
-    if !is_true(client, "SELECT to_regnamespace('rye') IS NOT NULL").await? {
+    let exists = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'rye')";
+    if !is_true(client, exists).await? {
         client.batch_execute("CREATE SCHEMA rye").await?;
     }
     let version = "CREATE TABLE rye.version (version bigint NOT NULL);
@@ -67,7 +68,11 @@ async fn is_true(client: &impl GenericClient, condition: &str) -> DbResult<bool>
 
 /// The version of the tables; 0 if there are none.
 async fn version(client: &impl GenericClient) -> DbResult<usize> {
-    if !is_true(client, "SELECT to_regclass('rye.version') IS NOT NULL").await? {
+    // Reads the catalogue itself: a function such as `to_regclass` may use a cached answer from before
+    // the lock.
+    let exists = "SELECT EXISTS (SELECT FROM pg_catalog.pg_tables
+                  WHERE schemaname = 'rye' AND tablename = 'version')";
+    if !is_true(client, exists).await? {
         return Ok(0);
     }
     let row = client
