@@ -79,6 +79,8 @@ pub struct ChangedFile {
     pub before: Option<FileContent>,
     /// The file after; none if it was deleted.
     pub after: Option<FileContent>,
+    /// The topmost directory that was created for a new file.
+    pub created_dir: Option<String>,
     /// Numbers of the turns that changed it.
     pub turns: Vec<usize>,
     /// Whether something else changed it between the selected changes.
@@ -147,6 +149,7 @@ impl Selection {
             path: path.to_owned(),
             before: before.before.clone(),
             after: after.after.clone(),
+            created_dir: before.created_dir.clone(),
             turns,
             is_interleaved: !is_continuous || !changes.iter().all(is_own),
         })
@@ -403,6 +406,7 @@ impl Engine {
                 path: path.to_owned(),
                 before: before.content(path).cloned(),
                 after: left.cloned(),
+                created_dir: None,
             };
             if is_same(change.before.as_ref(), left) {
                 changes.remove(path);

@@ -122,6 +122,9 @@ pub struct WalkOptions {
 pub struct WalkResult {
     /// Files sorted by path, without directories and links.
     pub files: Vec<FileInfo>,
+    /// Paths of the directories that were searched, below the first one.
+    #[serde(default)]
+    pub directories: Vec<String>,
     /// Whether these are all files; false if a limit was reached.
     pub is_complete: bool,
 }
@@ -376,6 +379,8 @@ pub trait Sandbox: Send + Sync + 'static {
     fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()>;
     /// Removes a file, or a directory with its content.
     fn rm<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()>;
+    /// Removes an empty directory. Fails if it has content.
+    fn rmdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()>;
     /// Sets whether a file may be executed. Has no effect in a sandbox without file modes.
     fn set_executable<'a>(&'a self, path: &'a str, executable: bool) -> SandboxFuture<'a, ()> {
         let _ = (path, executable);

@@ -12,6 +12,9 @@ pub struct FileChange {
     pub before: Option<FileContent>,
     /// The file after the change; none if it was deleted.
     pub after: Option<FileContent>,
+    /// The topmost directory that was created for a new file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_dir: Option<String>,
 }
 
 /// The content of a file at one moment.

@@ -422,6 +422,12 @@ impl Sandbox for ConfinedSandbox {
         self.on_files(operation, &[], move |files| files.rm(&given))
     }
 
+    fn rmdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
+        let given = path.to_owned();
+        let operation = FileOperation::Rmdir(path.to_owned());
+        self.on_files(operation, &[], move |files| files.rmdir(&given))
+    }
+
     fn set_executable<'a>(&'a self, path: &'a str, executable: bool) -> SandboxFuture<'a, ()> {
         let given = path.to_owned();
         let operation = FileOperation::SetExecutable(path.to_owned(), executable);

@@ -176,6 +176,14 @@ impl Files {
         Ok(())
     }
 
+    /// Removes an empty directory.
+    pub(crate) fn remove_empty(&mut self, path: &str) -> Result<(), SandboxError> {
+        if self.exists(path) && !(self.is_dir(path) && self.names(path).is_empty()) {
+            return Err(unusable(path, "is no empty directory"));
+        }
+        self.remove(path)
+    }
+
     /// All paths below a directory, at any depth, in order.
     pub(crate) fn below(&self, dir: &str) -> Vec<String> {
         let prefix = join(dir, "");

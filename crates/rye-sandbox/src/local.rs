@@ -260,6 +260,11 @@ impl Sandbox for LocalSandbox {
         blocking(move || files.rm(&path))
     }
 
+    fn rmdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
+        let (files, path) = (self.files.clone(), path.to_owned());
+        blocking(move || files.rmdir(&path))
+    }
+
     fn set_executable<'a>(&'a self, path: &'a str, executable: bool) -> SandboxFuture<'a, ()> {
         let (files, path) = (self.files.clone(), path.to_owned());
         blocking(move || files.set_executable(&path, executable))

@@ -129,6 +129,10 @@ impl Sandbox for VirtualSandbox {
         ready(resolve("", path).and_then(|path| self.files().remove(&path)))
     }
 
+    fn rmdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
+        ready(resolve("", path).and_then(|path| self.files().remove_empty(&path)))
+    }
+
     fn kill<'a>(&'a self, _: &'a str) -> BoxFuture<'a, ()> {
         // It never starts processes.
         Box::pin(std::future::ready(()))

@@ -12,7 +12,7 @@ use super::relative_path;
 use super::snapshot::{Snapshot, SnapshotError, earliest_change};
 use crate::blob::{BlobStore, SCHEME};
 use crate::runner::ThreadCommand;
-use crate::sandbox::{FileAccess, SandboxError};
+use crate::sandbox::{FileAccess, Sandbox, SandboxError};
 use crate::store::{SessionStore, StoreError};
 use crate::tool::{ToolContext, ToolError};
 
@@ -135,10 +135,17 @@ impl ToolContext {
             }
             None => None,
         };
+        let workspace = self.sandbox.working_dir();
+        let relative = |path| relative_path(path, workspace.as_deref());
+        let created_dir = match &before {
+            None => missing_dir(&*self.sandbox, path).await.map(relative),
+            Some(_) => None,
+        };
         let change = FileChange {
-            path: relative_path(path, self.sandbox.working_dir().as_deref()),
+            path: relative(path),
             before,
             after,
+            created_dir,
         };
         self.record_event(EventKind::FilesChanged {
             call: Some(self.call.clone()),
@@ -285,6 +292,19 @@ async fn last_source(
             }
         }
     }
+}
+
+/// The topmost directory of a path that does not exist.
+async fn missing_dir<'a>(sandbox: &dyn Sandbox, path: &'a str) -> Option<&'a str> {
+    let mut missing = None;
+    let above = path.rmatch_indices('/').map(|(end, _)| &path[..end]);
+    for dir in above.filter(|dir| !dir.is_empty()) {
+        match sandbox.stat(dir).await {
+            Err(SandboxError::NotFound(_)) => missing = Some(dir),
+            _ => break,
+        }
+    }
+    missing
 }
 
 /// Stores the content of a file.

@@ -1,6 +1,6 @@
 //! Compares the files of a session with the record, and undoes changes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
@@ -177,6 +177,7 @@ impl Engine {
         let paths = files.iter().map(|it| it.file.path.clone()).collect();
         self.record_undo(session, event, paths).await?;
         let (sandbox, targets) = (&*sandbox, &targets);
+        let created = created_dirs(&files);
         let restored = stream::iter(files).map(|it| async move {
             let bytes = targets.get(&*it.file.path).map(Vec::as_slice);
             let outcome = restore(it, bytes, sandbox).await;
@@ -189,6 +190,10 @@ impl Engine {
                 Ok(()) => outcome.restored.push(path),
                 Err(error) => outcome.failed.push(UndoFailure { path, error }),
             }
+        }
+        for dir in created.iter().rev() {
+            // It stays if it has other content.
+            let _ = sandbox.rmdir(dir).await;
         }
         Ok(outcome)
     }
@@ -213,6 +218,7 @@ impl Engine {
                     _ => it.current.clone(),
                 },
                 after: it.file.before.clone(),
+                created_dir: None,
             })
             .collect();
         let mut pack = Vec::new();
@@ -240,6 +246,26 @@ impl Engine {
         }
         Ok(changes)
     }
+}
+
+/// The directories that were created for files, each after those above it.
+fn created_dirs(files: &[&ComparedFile]) -> BTreeSet<String> {
+    let mut dirs = BTreeSet::new();
+    for file in files.iter().map(|it| &it.file) {
+        let Some(top) = &file.created_dir else {
+            continue;
+        };
+        let above = file
+            .path
+            .match_indices('/')
+            .map(|(end, _)| &file.path[..end]);
+        dirs.extend(
+            above
+                .filter(|dir| dir.len() >= top.len())
+                .map(str::to_owned),
+        );
+    }
+    dirs
 }
 
 /// Compares changed files with the workspace.

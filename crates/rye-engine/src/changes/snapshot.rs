@@ -100,6 +100,8 @@ pub(super) struct Snapshot {
     /// Number of packs since the one that lists all files.
     chain: usize,
     files: BTreeMap<String, KnownFile>,
+    /// The directories; none if the snapshot was loaded, because packs have only files.
+    directories: Option<BTreeSet<String>>,
 }
 
 /// Why a snapshot failed.
@@ -129,12 +131,14 @@ impl Snapshot {
         redactor: &Redactor,
     ) -> Result<Option<Self>, SnapshotError> {
         let recent = earliest_change();
-        let Some(found) = list(sandbox, &self.files).await? else {
+        let Some((found, directories)) = list(sandbox, &self.files).await? else {
             return Ok(None);
         };
         let mut next = Self {
+            source: self.source.clone(),
+            chain: self.chain,
             files: BTreeMap::new(),
-            ..self.clone()
+            directories: Some(directories),
         };
         let mut to_read = Vec::new();
         for info in found {
@@ -281,7 +285,7 @@ impl Snapshot {
         let mut snapshot = Self {
             source: Some(source.to_owned()),
             chain: packs.len(),
-            files: BTreeMap::new(),
+            ..Self::default()
         };
         for (source, header, start) in packs.into_iter().rev() {
             for path in &header.removed {
@@ -332,9 +336,17 @@ impl Snapshot {
                 path: path.clone(),
                 before: content(before),
                 after: content(after),
+                created_dir: before.is_none().then(|| self.missing_dir(path)).flatten(),
             })
         });
         changes.collect()
+    }
+
+    /// The topmost directory of a file that does not exist in this snapshot.
+    fn missing_dir(&self, path: &str) -> Option<String> {
+        let known = self.directories.as_ref()?;
+        let mut above = path.match_indices('/').map(|(end, _)| &path[..end]);
+        above.find(|dir| !known.contains(*dir)).map(str::to_owned)
     }
 }
 
@@ -367,12 +379,12 @@ fn packed(path: &str, file: &KnownFile) -> PackedFile {
     }
 }
 
-/// The files of a workspace except ignored ones. A known file that is not listed may have become
+/// The files and directories of a workspace except ignored ones. A known file that is not listed may have become
 /// an ignored one. `None` if there are too many.
 async fn list(
     sandbox: &dyn Sandbox,
     known: &BTreeMap<String, KnownFile>,
-) -> Result<Option<Vec<FileInfo>>, SandboxError> {
+) -> Result<Option<(Vec<FileInfo>, BTreeSet<String>)>, SandboxError> {
     let options = WalkOptions {
         path: String::new(),
         hidden: true,
@@ -395,5 +407,5 @@ async fn list(
             _ => {}
         }
     }
-    Ok(Some(files))
+    Ok(Some((files, walk.directories.into_iter().collect())))
 }

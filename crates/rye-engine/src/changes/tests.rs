@@ -25,6 +25,7 @@ fn change(turn: usize, before: &str, after: &str) -> RecordedChange {
             path: "f".to_owned(),
             before: state(before),
             after: state(after),
+            created_dir: None,
         }],
     }
 }

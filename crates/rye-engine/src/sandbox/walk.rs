@@ -42,8 +42,11 @@ pub(super) async fn walk<S: Sandbox + ?Sized>(
     let until = Instant::now() + walk.time_limit;
     let top = sandbox.stat(&walk.path).await?;
     if !top.is_dir {
-        let (files, is_complete) = (vec![top], true);
-        return Ok(WalkResult { files, is_complete });
+        return Ok(WalkResult {
+            files: vec![top],
+            is_complete: true,
+            ..WalkResult::default()
+        });
     }
     let mut rules = IgnoreRules::default();
     if !walk.ignored {
@@ -82,6 +85,7 @@ pub(super) async fn walk<S: Sandbox + ?Sized>(
                 continue;
             }
             if file.is_dir {
+                found.directories.push(file.path.clone());
                 open.push((file.path, rules.clone()));
             } else if found.files.len() < walk.max_files {
                 found.files.push(file);

@@ -41,7 +41,7 @@ pub(super) fn parse(entry: &Entry, names: &NodeIndices<'_>, problems: &mut Vec<P
     let (what, own): (_, &[&str]) = match kind.1 {
         "action" => ("a node", &ACTION),
         "foreach" => ("a foreach", &FOREACH),
-        "gate" => ("a gate", &[]),
+        "gate" => ("a gate (it asks nobody, unlike a `decision`)", &[]),
         "return" => ("a return", &["output"]),
         "decision" => ("a decision", &DECISION),
         other => {

@@ -36,6 +36,7 @@ pub(super) enum FileOperation {
     Stat(String),
     Mkdir(String),
     Rm(String),
+    Rmdir(String),
     SetExecutable(String, bool),
     /// The guards of protected files, as arguments of the launcher.
     Guards,
@@ -176,6 +177,11 @@ impl ConfinedFiles {
     pub(super) fn set_executable(&self, path: &str, executable: bool) -> Result<(), SandboxError> {
         self.check_writable(path)?;
         self.local.set_executable(&self.host_path(path), executable)
+    }
+
+    pub(super) fn rmdir(&self, path: &str) -> Result<(), SandboxError> {
+        self.check_writable(path)?;
+        self.local.rmdir(&self.host_path(path))
     }
 
     pub(super) fn rm(&self, path: &str) -> Result<(), SandboxError> {

@@ -146,4 +146,8 @@ impl LocalFiles {
     pub(crate) fn rm(&self, path: &str) -> Result<(), SandboxError> {
         self.path(path).remove(&self.workspace)
     }
+
+    pub(crate) fn rmdir(&self, path: &str) -> Result<(), SandboxError> {
+        self.path(path).remove_empty(&self.workspace)
+    }
 }

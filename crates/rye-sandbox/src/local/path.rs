@@ -190,6 +190,18 @@ impl LocalPath {
         removed.map_err(|error| self.error(&error))
     }
 
+    /// Removes an empty directory.
+    pub(super) fn remove_empty(&self, workspace: &Path) -> Result<(), SandboxError> {
+        let real = self.real()?;
+        if self.private.is_within(&real) {
+            return Err(SandboxError::Private(self.given.clone()));
+        }
+        if workspace.starts_with(real) {
+            return Err(unusable("the workspace", "cannot be removed"));
+        }
+        fs::remove_dir(&self.path).map_err(|error| self.error(&error))
+    }
+
     pub(super) fn error(&self, error: &io::Error) -> SandboxError {
         match error.kind() {
             io::ErrorKind::NotFound => SandboxError::NotFound(self.given.clone()),

@@ -36,14 +36,17 @@ pub(super) fn walk(
     let until = Instant::now() + walk.time_limit;
     let top = start.info()?;
     if !top.is_dir {
-        let (files, is_complete) = (vec![top], true);
-        return Ok(WalkResult { files, is_complete });
+        return Ok(WalkResult {
+            files: vec![top],
+            is_complete: true,
+            ..WalkResult::default()
+        });
     }
-    let (found, is_complete) = (Mutex::new(Vec::new()), AtomicBool::new(true));
+    let (found, is_complete) = (Mutex::default(), AtomicBool::new(true));
     let count = AtomicUsize::new(0);
     builder(start, walk).build_parallel().run(|| {
         let mut batch = Batch {
-            files: Vec::new(),
+            result: WalkResult::default(),
             all: &found,
         };
         let (top, is_complete, count) = (&top, &is_complete, &count);
@@ -55,32 +58,37 @@ pub(super) fn walk(
             // Skip entries that were removed meanwhile or cannot be read.
             let file = entry.ok().and_then(|entry| info(start, top, &entry));
             if let Some(file) = file {
+                if file.is_dir {
+                    batch.result.directories.push(file.path);
+                    return WalkState::Continue;
+                }
                 if count.fetch_add(1, Ordering::Relaxed) >= walk.max_files {
                     is_complete.store(false, Ordering::Relaxed);
                     return WalkState::Quit;
                 }
-                batch.files.push(file);
+                batch.result.files.push(file);
             }
             WalkState::Continue
         })
     });
-    let mut files = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    files.sort_unstable_by(|a: &FileInfo, b| a.path.cmp(&b.path));
-    let is_complete = is_complete.into_inner();
-    Ok(WalkResult { files, is_complete })
+    let mut found: WalkResult = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    found.is_complete = is_complete.into_inner();
+    Ok(found)
 }
 
-/// Files that one thread found, added to the result when the thread ends.
+/// What one thread found, added to the result when the thread ends.
 struct Batch<'a> {
-    files: Vec<FileInfo>,
-    all: &'a Mutex<Vec<FileInfo>>,
+    result: WalkResult,
+    all: &'a Mutex<WalkResult>,
 }
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         let all = self.all.lock();
         let mut all = all.unwrap_or_else(PoisonError::into_inner);
-        all.append(&mut self.files);
+        all.files.append(&mut self.result.files);
+        all.directories.append(&mut self.result.directories);
     }
 }
 
@@ -111,9 +119,11 @@ fn builder(start: &LocalPath, walk: &WalkOptions) -> WalkBuilder {
     builder
 }
 
-/// The information about an entry, or `None` if it is not a file.
+/// The information about an entry, or `None` if it is neither a file nor a directory below the
+/// first one.
 fn info(start: &LocalPath, top: &FileInfo, entry: &DirEntry) -> Option<FileInfo> {
-    if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+    let kind = entry.file_type()?;
+    if !kind.is_file() && (!kind.is_dir() || entry.depth() == 0) {
         return None;
     }
     let metadata = entry.metadata().ok()?;
@@ -126,7 +136,7 @@ fn info(start: &LocalPath, top: &FileInfo, entry: &DirEntry) -> Option<FileInfo>
     };
     Some(FileInfo {
         path,
-        is_dir: false,
+        is_dir: kind.is_dir(),
         size: metadata.len(),
         modified: modified(&metadata),
         changed: changed(&metadata),

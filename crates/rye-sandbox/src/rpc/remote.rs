@@ -368,6 +368,10 @@ impl Sandbox for RemoteSandbox {
         Box::pin(self.change(Call::new(Method::POST, "/files/mkdir", &[("path", path)])))
     }
 
+    fn rmdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
+        Box::pin(self.change(Call::new(Method::POST, "/files/rmdir", &[("path", path)])))
+    }
+
     fn rm<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
         Box::pin(async move {
             let call = Call::new(Method::DELETE, "/files", &[("path", path)]);

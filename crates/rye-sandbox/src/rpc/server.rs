@@ -223,6 +223,7 @@ fn router(state: Arc<ServerState>) -> Router {
         .route("/files/read-many", post(read_many))
         .route("/files/list", get(list))
         .route("/files/walk", post(walk))
+        .route("/files/rmdir", post(rmdir))
         .route("/files/resolve", get(resolve))
         .route("/files/write", put(write))
         .route("/files/mkdir", post(mkdir))
@@ -369,6 +370,10 @@ async fn write(
 
 async fn mkdir(State(state): Server, Query(it): Query<PathQuery>) -> ServerResult<()> {
     Ok(state.sandbox.mkdir(&it.path).await?)
+}
+
+async fn rmdir(State(state): Server, Query(it): Query<PathQuery>) -> ServerResult<()> {
+    Ok(state.sandbox.rmdir(&it.path).await?)
 }
 
 async fn remove(State(state): Server, Query(it): Query<PathQuery>) -> ServerResult<()> {

@@ -155,12 +155,22 @@ async fn directories_are_created_and_removed() {
         sandbox.mkdir("a/b/c").await.unwrap();
         sandbox.mkdir("a/b/c").await.unwrap();
         sandbox.write("a/b/f", b"x").await.unwrap();
+        for path in ["a/b", "a/b/f"] {
+            assert!(sandbox.rmdir(path).await.is_err(), "{path}");
+        }
+        let walk = sandbox.walk(&walk("")).await.unwrap();
+        let mut directories = walk.directories;
+        directories.sort();
+        assert_eq!(directories, ["a", "a/b", "a/b/c"]);
+        sandbox.rmdir("a/b/c").await.unwrap();
+        assert!(sandbox.rmdir("a/b/c").await.is_err());
         sandbox.rm("a/b/f").await.unwrap();
         sandbox.rm("a").await.unwrap();
         assert_eq!(sandbox.list("").await.unwrap(), []);
         for root in ["", ".", "x/.."] {
             sandbox.mkdir("x").await.unwrap();
             assert!(sandbox.rm(root).await.is_err(), "{root:?}");
+            assert!(sandbox.rmdir(root).await.is_err(), "{root:?}");
             assert!(sandbox.stat("x").await.is_ok());
         }
     }

@@ -17,7 +17,7 @@ use super::streams::{EventParams, open};
 use crate::access::Sessions;
 use crate::auth::Principal;
 use crate::events::Frame;
-use crate::extract::{Params, Segments};
+use crate::extract::{Params, Segments, parse};
 use crate::problem::{Problem, ProblemDocument};
 use crate::server::App;
 
@@ -136,13 +136,9 @@ fn frame_message(frame: &Frame) -> Message {
 
 /// Carries out a command and returns the reply.
 async fn reply(app: &App, who: &Principal, session: &str, text: &str) -> Message {
-    let request: Result<Request, _> = serde_json::from_str(text);
-    let (request, outcome) = match request {
+    let (request, outcome) = match parse::<Request>(text.as_bytes()) {
         Ok(Request { request, action }) => (request, act(app, who, session, action).await),
-        Err(error) => {
-            let detail = format!("invalid command: {error}");
-            (Value::Null, Err(Problem::invalid("invalid_body", detail)))
-        }
+        Err(problem) => (Value::Null, Err(problem)),
     };
     let data = match outcome {
         Ok(result) => json!({ "request": request, "status": 200, "result": result }),

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use anstream::ColorChoice;
 use clap::Parser as _;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use rye_host::LogOptions;
 use rye_host::settings::{self, Color, Options};
 
@@ -198,7 +198,29 @@ fn refuse_usage(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
             let failure = Failure::usage("missing command").hint("rye --help");
             printer.refuse(&failure, &rendered)
         }
-        _ => printer.refuse(&Failure::usage(first_paragraph(&text)), &rendered),
+        _ => {
+            let hint = format!("{} --help", command_name(error));
+            let failure = Failure::usage(first_paragraph(&text)).hint(&hint);
+            let (before, _) = rendered.split_once("For more").unwrap_or((&rendered, ""));
+            let help = page::HELP;
+            let rendered = format!("{before}  {help}hint{help:#}: {hint}\n");
+            printer.refuse(&failure, &rendered)
+        }
+    }
+}
+
+/// The command of an error, such as `rye vault set`, by its usage.
+fn command_name(error: &clap::Error) -> String {
+    let usage = match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+        _ => String::new(),
+    };
+    let words = usage.split_whitespace().skip(1);
+    let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    let name: Vec<_> = words.take_while(is_name).collect();
+    match name.as_slice() {
+        [] => "rye".to_owned(),
+        name => name.join(" "),
     }
 }
 

@@ -12,6 +12,7 @@ fn wrong_usage() {
         "vualt list",
         "vault set",
         "vault set ../x",
+        "sandbox run",
         "--color=red config show",
         "config show --json --no-such",
         "config show -- --json",

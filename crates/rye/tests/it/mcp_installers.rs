@@ -93,6 +93,9 @@ fn failed_installation_shows_the_meaningful_lines() {
         .lines()
         .find(|line| line.starts_with("error"))
         .unwrap();
+    // The hint works when it is pasted.
+    let hint = "hint: rye mcp add slow --force -- npx -y slow-server";
+    assert!(errors.contains(hint), "{errors}");
     assert!(
         !error.contains("complete log") && !error.contains("deprecated"),
         "{error}"

@@ -107,6 +107,36 @@ fn changes_of_tools_and_commands_are_shown_and_undone() {
 }
 
 #[test]
+fn directories_that_a_session_created_are_removed_when_they_are_empty() {
+    let env = TestEnv::new();
+    fs::create_dir_all(env.path("project/kept")).unwrap();
+    let session = prompt(
+        &env,
+        &script(&[
+            write("deep/er/new.txt", "new\n"),
+            bash("mkdir -p made/by shared; touch made/by/a made/b kept/c shared/d"),
+        ]),
+    );
+    env.write("project/shared/own.txt", "mine\n");
+    let undone = env.run(&["session", "undo", &session]);
+    assert!(undone.status.success(), "{undone:?}");
+    for (path, is_left) in [
+        ("deep", false),
+        ("made", false),
+        ("kept", true),
+        ("kept/c", false),
+        ("shared/own.txt", true),
+        ("shared/d", false),
+    ] {
+        assert_eq!(
+            env.path(&format!("project/{path}")).exists(),
+            is_left,
+            "{path}"
+        );
+    }
+}
+
+#[test]
 fn files_that_a_patch_deleted_or_moved_are_restored() {
     let env = TestEnv::new();
     env.write("project/gone.txt", "old\n");

@@ -209,6 +209,7 @@ fn perform(
         FileOperation::Stat(path) => json!(files.stat(&path)?),
         FileOperation::Mkdir(path) => done(files.mkdir(&path))?,
         FileOperation::Rm(path) => done(files.rm(&path))?,
+        FileOperation::Rmdir(path) => done(files.rmdir(&path))?,
         FileOperation::SetExecutable(path, executable) => {
             done(files.set_executable(&path, executable))?
         }

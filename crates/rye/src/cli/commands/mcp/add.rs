@@ -10,7 +10,7 @@ use rye_mcp::client::{ConfigValue, Transport};
 use serde_json::{Value, json};
 
 use super::super::execute::StartedSupervisor;
-use crate::cli::args::AddArgs;
+use crate::cli::args::{AddArgs, SpaceChoice};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::page::{BOLD, DIM, Page, paint};
@@ -66,12 +66,35 @@ pub(crate) fn run(
 
 /// The command that overwrites an existing server.
 fn replace_command(args: &AddArgs) -> String {
-    let words: Vec<_> = args.command.iter().map(|word| shell_quote(word)).collect();
-    let target = match &args.url {
-        Some(url) => format!("--url {}", shell_quote(url)),
-        None => format!("-- {}", words.join(" ")),
+    let mut words = vec![format!("rye mcp add {} --force", args.name)];
+    if args.space != SpaceChoice::Project {
+        words.push("--space user".to_owned());
+    }
+    let mut option = |name: &str, value: &str| {
+        words.push(format!("--{name} {}", shell_quote(value)));
     };
-    format!("rye mcp add {} --force {target}", args.name)
+    let pairs = args.env.iter().map(|pair| ("env", pair));
+    for (option_name, (name, value)) in pairs.chain(args.header.iter().map(|it| ("header", it))) {
+        // A hint must not repeat a secret.
+        let is_reference = value.starts_with("${");
+        let value = if is_reference { value } else { "VALUE" };
+        option(option_name, &format!("{name}={value}"));
+    }
+    let options = [
+        ("secret", &args.secret),
+        ("cwd", &args.cwd),
+        ("url", &args.url),
+    ];
+    for (name, value) in options {
+        if let Some(value) = value {
+            option(name, value);
+        }
+    }
+    if !args.command.is_empty() {
+        words.push("--".to_owned());
+        words.extend(args.command.iter().map(|word| shell_quote(word)));
+    }
+    words.join(" ")
 }
 
 fn transport(args: &AddArgs) -> Transport {
