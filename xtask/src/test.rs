@@ -58,6 +58,7 @@ const STEPS: [Step; 10] = [
             Tool::Tsx,
             Tool::McpClients,
             Tool::OpenAiClients,
+            Tool::AcpClients,
             Tool::NpmPackages,
         ],
         run: tests,

@@ -38,6 +38,10 @@ const OPENAI_NODE_PACKAGES: [&str; 5] = [
     "@ai-sdk/openai@4.0.118",
     "zod@4.6.7",
 ];
+/// Official clients of the Agent Client Protocol, and a client for the command line.
+const ACP_TYPESCRIPT_SDK: &str = "2.4.0";
+const ACP_PYTHON_SDK: &str = "0.12.1";
+const ACPX: &str = "0.19.1";
 /// MCP server framework that benchmarks compare with.
 const FASTMCP: &str = "4.1.2";
 /// Packages that build and check the web console. The version of the set changes with them.
@@ -75,6 +79,8 @@ pub(crate) enum Tool {
     McpClients,
     /// Third-party clients of the OpenAI API that call our server in tests.
     OpenAiClients,
+    /// Third-party clients that run our agent as an editor does in tests.
+    AcpClients,
     /// Programs from npm that tests run.
     NpmPackages,
     /// Compiles libFuzzer.
@@ -137,6 +143,7 @@ impl Tool {
             Tool::Conformance => conformance().map(drop),
             Tool::McpClients => mcp_clients(),
             Tool::OpenAiClients => openai_clients(),
+            Tool::AcpClients => acp_clients(),
             Tool::NpmPackages => NPM_PACKAGES
                 .iter()
                 .try_for_each(|package| package.program().map(drop)),
@@ -246,6 +253,27 @@ fn openai_clients() -> Result<()> {
     installed_file("openai-python", OPENAI_PYTHON, "bin/python", |directory| {
         python_packages(directory, &[format!("openai=={OPENAI_PYTHON}")])
     })
+    .map(drop)
+}
+
+fn acp_clients() -> Result<()> {
+    let sdk = "node_modules/@agentclientprotocol/sdk/package.json";
+    installed_file("acp-typescript-sdk", ACP_TYPESCRIPT_SDK, sdk, |directory| {
+        let package = format!("@agentclientprotocol/sdk@{ACP_TYPESCRIPT_SDK}");
+        npm_install(directory, &[&package])
+    })?;
+    installed_program("acpx", ACPX, |directory| {
+        npm_install(directory, &[&format!("acpx@{ACPX}")])
+    })?;
+    installed_file(
+        "acp-python-sdk",
+        ACP_PYTHON_SDK,
+        "bin/python",
+        |directory| {
+            let package = format!("agent-client-protocol=={ACP_PYTHON_SDK}");
+            python_packages(directory, &[package])
+        },
+    )
     .map(drop)
 }
 

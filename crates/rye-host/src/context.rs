@@ -100,14 +100,23 @@ impl Context {
 
     /// The context for another project.
     pub fn in_project(&self, project: &Path) -> Result<Self, Failure> {
-        let options = Options {
-            project: Some(project.to_owned()),
-            color: Some(self.settings.color.value),
-        };
-        let mut context = Self::open(&options)?;
+        let mut context = self.in_project_silently(project)?;
         context.set_reporter(Arc::clone(&self.reporter));
         context.warn_ignored_settings();
         Ok(context)
+    }
+
+    /// The context for another project, without a reporter.
+    pub(crate) fn in_project_silently(&self, project: &Path) -> Result<Self, Failure> {
+        Self::open(&Options {
+            project: Some(project.to_owned()),
+            color: Some(self.settings.color.value),
+        })
+    }
+
+    /// The reporter, for another context.
+    pub(crate) fn shared_reporter(&self) -> Arc<dyn Reporter> {
+        Arc::clone(&self.reporter)
     }
 
     /// Fails if the project directory that was named does not exist.

@@ -11,7 +11,7 @@ use rye_engine::Engine;
 use rye_engine::compaction::Settings;
 use rye_engine::guides::Guides;
 use rye_engine::protocol::{ActionId, Archive, Gate};
-use rye_engine::store::StoreError;
+use rye_engine::store::{SessionStore, StoreError};
 use rye_engine::tool::VAULT;
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// How long to wait for the store to close. Takes a moment unless the disk hangs.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How to build an engine.
 #[derive(Debug, Clone, Default)]
@@ -91,6 +91,31 @@ pub(crate) fn run_engine<T>(
     supervisor: Arc<Supervisor>,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    let closing = store.close_handle();
+    let store: Arc<dyn SessionStore> = Arc::new(store);
+    let outcome = runtime.block_on(async {
+        let engine = build_engine(store, context, options, supervisor)?;
+        let outcome = work(&engine).await;
+        let closed = engine.shutdown().await;
+        write_metrics(&engine)?;
+        // Report the first error.
+        let outcome = outcome?;
+        closed?;
+        Ok(outcome)
+    });
+    // Blocked terminal reads are abandoned, but the store is closed properly.
+    runtime.shutdown_background();
+    closing.wait(CLOSE_TIMEOUT);
+    outcome
+}
+
+/// Builds an engine from the configuration. Must be called within a runtime.
+pub(crate) fn build_engine(
+    store: Arc<dyn SessionStore>,
+    context: &Context,
+    options: EngineOptions,
+    supervisor: Arc<Supervisor>,
+) -> Result<Engine, Failure> {
     let project = context.settings.project().to_owned();
     let workspace = options.workspace.clone();
     let workspace = workspace.unwrap_or_else(|| project.clone());
@@ -142,48 +167,32 @@ pub(crate) fn run_engine<T>(
     if let Some(model) = options.model {
         models = models.default_model(model);
     }
-    let closing = store.close_handle();
-    let outcome = runtime.block_on(async {
-        let supervised = Arc::clone(&supervisor);
-        let builder = builder_with_store(store, &host_options, models, supervised)?;
-        let mut builder = builder.runs_sessions(options.runs_sessions);
-        if options.runs_sessions {
-            let bridge = bridge(context, supervisor)?;
-            let policy = bridge.policy.clone();
-            builder = builder
-                .tools(bridge.tools)
-                .policy(bridge.policy)
-                .prompt_on_limit(bridge.prompt_on_limit);
-            builder = builder
-                .compaction(compaction(context)?)
-                .call_limits(call_limits()?);
-            let guides = file_guides(context, &workspace, options.skills)?;
-            let guides = guides.with_environment(policy);
-            let guides: Arc<dyn Guides> = Arc::new(guides);
-            builder = builder
-                .tool(rye_tools::skill(Arc::clone(&guides)))
-                .guides(guides);
-        }
-        if let Some(key) = context.signing_key()?.cloned() {
-            let trusted = context.trusted_keys();
-            builder = builder
-                .sign_with(key)
-                .require_signed_decisions(move |name| trusted.user_key(name));
-        }
-        let engine = builder.build();
-        let engine = engine.map_err(HostError::from)?;
-        let outcome = work(&engine).await;
-        let closed = engine.shutdown().await;
-        write_metrics(&engine)?;
-        // Report the first error.
-        let outcome = outcome?;
-        closed?;
-        Ok(outcome)
-    });
-    // Blocked terminal reads are abandoned, but the store is closed properly.
-    runtime.shutdown_background();
-    closing.wait(CLOSE_TIMEOUT);
-    outcome
+    let builder = builder_with_store(store, &host_options, models, Arc::clone(&supervisor))?;
+    let mut builder = builder.runs_sessions(options.runs_sessions);
+    if options.runs_sessions {
+        let bridge = bridge(context, supervisor)?;
+        let policy = bridge.policy.clone();
+        builder = builder
+            .tools(bridge.tools)
+            .policy(bridge.policy)
+            .prompt_on_limit(bridge.prompt_on_limit);
+        builder = builder
+            .compaction(compaction(context)?)
+            .call_limits(call_limits()?);
+        let guides = file_guides(context, &workspace, options.skills)?;
+        let guides = guides.with_environment(policy);
+        let guides: Arc<dyn Guides> = Arc::new(guides);
+        builder = builder
+            .tool(rye_tools::skill(Arc::clone(&guides)))
+            .guides(guides);
+    }
+    if let Some(key) = context.signing_key()?.cloned() {
+        let trusted = context.trusted_keys();
+        builder = builder
+            .sign_with(key)
+            .require_signed_decisions(move |name| trusted.user_key(name));
+    }
+    Ok(builder.build().map_err(HostError::from)?)
 }
 
 /// The current tools, guides, settings and models, for a replay. Must be called within a runtime.
@@ -230,7 +239,7 @@ pub fn replay(context: &Context, archive: &Archive) -> Result<ReplayOutcome, Fai
 }
 
 /// Writes metrics to the file that `RYE_METRICS` names.
-fn write_metrics(engine: &Engine) -> Result<(), Failure> {
+pub(crate) fn write_metrics(engine: &Engine) -> Result<(), Failure> {
     let Some(file) = settings::variable("RYE_METRICS") else {
         return Ok(());
     };

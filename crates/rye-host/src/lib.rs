@@ -103,6 +103,7 @@ mod oauth;
 pub mod parameter_schema;
 mod policy_file;
 mod project_approvals;
+pub mod project_engines;
 pub mod replay;
 pub mod runs;
 pub mod sandbox;
@@ -122,7 +123,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
-use rye_engine::store::StoreError;
+use rye_engine::store::{SessionStore, StoreError};
 use rye_engine::{BuildError, Builder, Engine};
 use rye_items::vault::Vault;
 use rye_store::FileBlobs;
@@ -226,7 +227,8 @@ pub fn builder(
     models: Catalogue,
     supervisor: Arc<Supervisor>,
 ) -> Result<Builder, HostError> {
-    builder_with_store(store(&options.database)?, options, models, supervisor)
+    let store = Arc::new(store(&options.database)?);
+    builder_with_store(store, options, models, supervisor)
 }
 
 /// The files of the session database, and the blob directory.
@@ -242,7 +244,7 @@ fn database_files(database: &Path) -> impl Iterator<Item = PathBuf> {
 
 /// Like [`builder`], with a [store] that is already open. It must be the database of the options.
 pub fn builder_with_store(
-    store: SqliteStore,
+    store: Arc<dyn SessionStore>,
     options: &Options,
     models: Catalogue,
     supervisor: Arc<Supervisor>,
@@ -255,7 +257,7 @@ pub fn builder_with_store(
     private.extend(database_files(&options.database));
     let project = &options.sandbox.project;
     Ok(Engine::builder()
-        .store(store)
+        .shared_store(store)
         .blobs(FileBlobs::new(options.database.with_file_name("blobs")))
         .models(models)
         .redactor(redactor(options.vault.as_ref(), project))

@@ -19,8 +19,8 @@ pub use dirs::Directories;
 pub use error::SettingsError;
 pub use file::ConfigFile;
 pub use load::{
-    CONFIG, ConfigVerdict, canonicalize_existing, config_files, current_dirs, user_config_file,
-    variable,
+    CONFIG, ConfigVerdict, canonicalize_existing, config_files, current_dirs, project_of,
+    user_config_file, variable,
 };
 pub use variables::{ReadTime, VARIABLES};
 

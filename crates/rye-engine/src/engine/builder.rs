@@ -69,8 +69,14 @@ pub struct Builder {
 impl Builder {
     /// Where sessions are stored; required.
     #[must_use]
-    pub fn store(mut self, store: impl SessionStore) -> Self {
-        self.store = Some(Arc::new(store));
+    pub fn store(self, store: impl SessionStore) -> Self {
+        self.shared_store(Arc::new(store))
+    }
+
+    /// Like [`store`](Self::store), for engines of one process that share a store.
+    #[must_use]
+    pub fn shared_store(mut self, store: Arc<dyn SessionStore>) -> Self {
+        self.store = Some(store);
         self
     }
 

@@ -165,7 +165,7 @@ impl EventStream {
         if self.keeps_running && !is_held {
             let engine = Engine { inner: engine };
             if !engine.is_quiescent(&self.session).await? {
-                engine.inner.ensure_running(&self.session).await?;
+                open_in_task(engine, self.session.clone()).await?;
                 return Ok(true);
             }
         } else {
@@ -192,6 +192,17 @@ impl EventStream {
         }
         Ok(true)
     }
+}
+
+/// Opens a session in a task of its own: if the stream were dropped halfway, this process would
+/// hold the session and not run it.
+async fn open_in_task(engine: Engine, session: SessionId) -> Result<(), StoreError> {
+    let id = session.clone();
+    let opened = tokio::spawn(async move { Box::pin(engine.inner.ensure_running(&id)).await });
+    opened.await.unwrap_or_else(|panic| {
+        let reason = panic.to_string();
+        Err(StoreError::SessionFailed { session, reason })
+    })
 }
 
 impl Engine {

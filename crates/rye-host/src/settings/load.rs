@@ -20,13 +20,25 @@ pub fn variable(name: &str) -> Option<OsString> {
 /// Locates the directories from the current directory.
 pub fn current_dirs(options: &Options) -> Result<Directories, SettingsError> {
     let current = std::env::current_dir().at("find", Path::new("the current directory"))?;
+    Ok(dirs_from(options, &current))
+}
+
+/// Locates the directories from a directory whose links are resolved.
+fn dirs_from(options: &Options, current: &Path) -> Directories {
     let user = ["USER_SPACE", "HOME"].into_iter().find_map(variable);
     let user = user.and_then(|user| std::fs::canonicalize(user).ok());
-    // The current directory has its links resolved; the user's path may contain links.
+    // The user's path may contain links.
     let is_space = |dir: &Path| Some(dir) != user.as_deref() && dir.join(".ai").is_dir();
-    let mut dirs = Directories::locate(options, &variable, &current, &is_space);
+    let mut dirs = Directories::locate(options, &variable, current, &is_space);
     dirs.project.value = canonicalize_existing(dirs.project.value);
-    Ok(dirs)
+    dirs
+}
+
+/// The project that a directory belongs to: that of the options or the environment, or else the
+/// nearest parent with `.ai/`, or else the directory itself.
+pub fn project_of(options: &Options, dir: &Path) -> PathBuf {
+    let dir = canonicalize_existing(dir.to_owned());
+    dirs_from(options, &dir).project.value
 }
 
 /// Resolves links and `..` as far as the path exists.

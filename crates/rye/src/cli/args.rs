@@ -1,5 +1,6 @@
 //! Command-line grammar: the clap types of every command. No behaviour here.
 
+mod acp;
 mod config;
 mod control;
 mod engine;
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand};
 use rye_host::LogFormat;
 use rye_host::settings::Color;
 
+pub(crate) use acp::AcpArgs;
 pub(crate) use config::{AcceptArgs, ConfigCommand};
 pub(crate) use control::{ControlArgs, WatchArgs, WithdrawGateArgs};
 pub(crate) use engine::{
@@ -169,6 +171,8 @@ pub(crate) enum Command {
     /// Serve items to MCP clients, and use the tools of MCP servers
     #[command(subcommand)]
     Mcp(McpCommand),
+    /// Serve sessions to an editor with the Agent Client Protocol, on standard input and output
+    Acp(AcpArgs),
     /// Serve sessions over HTTP
     Serve(ServeHttpArgs),
     /// Create, list and revoke access tokens of the HTTP server

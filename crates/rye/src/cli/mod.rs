@@ -133,6 +133,7 @@ fn dispatch(
         Command::Mcp(command) => {
             commands::mcp::run(command, options, &mut context, printer, supervisor)
         }
+        Command::Acp(args) => commands::acp::run(&args, options, &context),
         Command::Serve(args) => commands::serve::run(&args, options, &context),
         Command::Token(command) => commands::token::run(&command, &context),
         Command::Config(command) => commands::config::run(&command, &context),

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
+mod acp;
+mod acp_clients;
+mod acp_support;
 mod agent_mcp_tools;
 mod agent_secrets;
 mod agent_tools;

@@ -40,8 +40,19 @@ pub(crate) fn run(command: VaultCommand, context: &Context) -> Outcome {
 }
 
 fn set(args: &SetArgs, vault: &Vault) -> Outcome {
-    let secret = read_value(&args.name)?;
-    let sealed = vault.set(args.space.into(), &args.name, &secret)?;
+    set_in(args.space.into(), &args.name, vault)
+}
+
+/// Asks for a secret and stores it in the user space.
+pub(super) fn set_user_secret(name: &SecretName, context: &Context) -> Outcome {
+    let settings = &context.settings;
+    let vault = Vault::new(settings.user_space()?, Some(settings.project()));
+    set_in(Space::User, name, &vault)
+}
+
+fn set_in(space: Space, name: &SecretName, vault: &Vault) -> Outcome {
+    let secret = read_value(name)?;
+    let sealed = vault.set(space, name, &secret)?;
     Ok(Box::new(StoredSecret(sealed)))
 }
 

@@ -1,0 +1,254 @@
+//! The task of an open session: sends what the editor wants to the engine, and what happens in the
+//! session to the editor. It is the only one that does, so updates arrive in order.
+
+mod events;
+mod permissions;
+mod prompts;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_client_protocol::Client;
+use agent_client_protocol::v1::schema::{
+    ClientCapabilities, PromptResponse, SessionId as AcpSessionId, SessionNotification,
+    SessionUpdate,
+};
+use agent_client_protocol::v1::{ConnectionTo, Responder};
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use rye_engine::protocol::{EventKind, GateId, SessionId, ThreadId};
+use rye_engine::store::{CommandKind, StoreError};
+use rye_engine::{Engine, EventStream};
+use rye_host::project_engines::ProjectEngine;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::content::PromptContent;
+use crate::history::THREAD;
+use crate::transcript::{Transcript, note};
+use permissions::{AskedGate, PermissionAnswer, Question};
+use prompts::PendingPrompt;
+
+/// How often the output of running tools is sent.
+const OUTPUT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Delay before events are read again after an error.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+
+/// How often in a row reading events may fail.
+const MAX_FAILURES: u32 = 10;
+
+/// What an editor asks of an open session.
+pub(crate) enum Command {
+    /// Works on a prompt, and responds when it has ended.
+    Prompt {
+        content: PromptContent,
+        responder: Box<Responder<PromptResponse>>,
+    },
+    /// Stops the work.
+    Cancel,
+    /// Stops the work, and releases the session.
+    Close(oneshot::Sender<Result<(), StoreError>>),
+}
+
+/// An open session of a connection.
+#[derive(Clone)]
+pub(crate) struct SessionHandle {
+    commands: UnboundedSender<Command>,
+}
+
+impl SessionHandle {
+    /// Sends a command. It is dropped if the session has just ended.
+    pub(crate) fn send(&self, command: Command) {
+        let _ = self.commands.send(command);
+    }
+}
+
+/// What the task of a session works with.
+pub(crate) struct SessionTask {
+    /// The id, as the editor knows it.
+    name: AcpSessionId,
+    id: SessionId,
+    project: Arc<ProjectEngine>,
+    connection: ConnectionTo<Client>,
+    client: Arc<ClientCapabilities>,
+    transcript: Transcript,
+    /// Key of the thread that the editor shows.
+    thread_key: String,
+    /// The thread, once it exists.
+    thread: Option<ThreadId>,
+    prompts: Vec<PendingPrompt>,
+    /// Gates that the editor is or was asked about.
+    asked: HashMap<GateId, AskedGate>,
+    permissions: FuturesUnordered<BoxFuture<'static, PermissionAnswer>>,
+    /// The question that the next prompt answers.
+    question: Option<Question>,
+    /// Forwards what happens in running tasks.
+    tasks: HashMap<SessionId, AbortOnDropHandle<()>>,
+    task_events: (UnboundedSender<EventKind>, UnboundedReceiver<EventKind>),
+    /// When to send the output of running tools.
+    output_due: Option<Instant>,
+}
+
+/// What a session is opened with.
+pub(crate) struct OpenedSession {
+    pub(crate) id: SessionId,
+    pub(crate) project: Arc<ProjectEngine>,
+    pub(crate) transcript: Transcript,
+    /// Key of the thread that the editor shows, and its id if it exists.
+    pub(crate) thread: Option<(String, ThreadId)>,
+    /// Number of the last event that the editor has seen.
+    pub(crate) after: u64,
+}
+
+impl SessionTask {
+    /// Starts the task, which begins when the sender of `begin` is dropped. `stop` ends it without
+    /// touching the session.
+    pub(crate) async fn start(
+        opened: OpenedSession,
+        connection: ConnectionTo<Client>,
+        client: Arc<ClientCapabilities>,
+        stop: CancellationToken,
+        begin: oneshot::Receiver<()>,
+    ) -> Result<SessionHandle, StoreError> {
+        let OpenedSession {
+            id,
+            project,
+            transcript,
+            thread,
+            after,
+        } = opened;
+        let events = project.engine.follow(&id, after).await?.keep_running();
+        let (thread_key, thread) = match thread {
+            Some((key, id)) => (key, Some(id)),
+            None => (THREAD.to_owned(), None),
+        };
+        let task = Self {
+            name: AcpSessionId::new(id.as_str()),
+            id,
+            project,
+            connection,
+            client,
+            transcript,
+            thread_key,
+            thread,
+            prompts: Vec::new(),
+            asked: HashMap::new(),
+            permissions: FuturesUnordered::new(),
+            question: None,
+            tasks: HashMap::new(),
+            task_events: mpsc::unbounded_channel(),
+            output_due: None,
+        };
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let work = Box::pin(async move {
+            let _ = begin.await;
+            Box::pin(task.run(receiver, events)).await;
+        });
+        tokio::spawn(async move { stop.run_until_cancelled(work).await });
+        Ok(SessionHandle { commands })
+    }
+
+    async fn run(mut self, mut commands: UnboundedReceiver<Command>, mut events: EventStream) {
+        self.ask_pending_gates().await;
+        let mut failures = 0;
+        loop {
+            let output_due = self.output_due;
+            let output = async {
+                match output_due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                command = commands.recv() => match command {
+                    Some(Command::Close(done)) => {
+                        let _ = done.send(self.close().await);
+                        return;
+                    }
+                    Some(command) => self.on_command(command).await,
+                    None => return,
+                },
+                Some(answer) = self.permissions.next() => self.on_answer(answer).await,
+                Some(kind) = self.task_events.1.recv() => self.on_gate_event(kind).await,
+                notice = events.next() => match notice {
+                    Ok(Some(notice)) => {
+                        failures = 0;
+                        self.on_event(notice).await;
+                    }
+                    // The session was deleted, or the engine shuts down.
+                    Ok(None) => return self.cancel_prompts(),
+                    Err(error) if failures < MAX_FAILURES => {
+                        tracing::warn!(session = self.id.as_str(), %error, "cannot read events");
+                        failures += 1;
+                        tokio::time::sleep(RETRY_DELAY).await;
+                    }
+                    Err(error) => return self.fail_prompts(&error),
+                },
+                () = output => self.send_output(),
+            }
+        }
+    }
+
+    async fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Prompt { content, responder } => self.prompt(content, *responder).await,
+            Command::Cancel => self.abort().await,
+            Command::Close(_) => {}
+        }
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.project.engine
+    }
+
+    /// Sends an update to the editor. If it is gone, the connection ends by itself.
+    fn send(&self, update: SessionUpdate) {
+        let notification = SessionNotification::new(self.name.clone(), update);
+        let _ = self.connection.send_notification(notification);
+    }
+
+    fn send_all(&self, updates: impl IntoIterator<Item = SessionUpdate>) {
+        for update in updates {
+            self.send(update);
+        }
+    }
+
+    /// Sends the new output of running tools.
+    fn send_output(&mut self) {
+        self.output_due = None;
+        let updates = self.transcript.take_output();
+        self.send_all(updates);
+    }
+
+    /// Stops the work of the thread, and clears its queue.
+    async fn abort(&mut self) {
+        self.question = None;
+        let aborted = self
+            .engine()
+            .command(&self.id, Some(&self.thread_key), CommandKind::Abort)
+            .await;
+        match aborted {
+            Ok(()) => {}
+            // Nothing has ever run.
+            Err(StoreError::NotFound { .. }) => self.cancel_prompts(),
+            Err(error) => self.send(note(&format!("**Error:** cannot cancel: {error}"))),
+        }
+    }
+
+    /// Stops the work and closes the session, so that another process can open it.
+    async fn close(&mut self) -> Result<(), StoreError> {
+        self.abort().await;
+        self.cancel_prompts();
+        match self.engine().session(&self.id) {
+            Some(open) => open.close().await,
+            None => Ok(()),
+        }
+    }
+}
