@@ -3,7 +3,13 @@
 //! The SDK clients are scripts in `crates/rye-acp/tests/clients`: each carries out a plan and
 //! prints its observations. `cargo xtask test` installs what they need.
 
-use crate::acp_support::{Plan, Sdk, call, env, new_session, prompt, text, updates, with};
+use std::process::{Command, Output};
+
+use crate::acp_support::{
+    Plan, RawClient, Sdk, call, command, env, new_session, prompt, text, updates, with,
+};
+use crate::mcp_support::tools_dir;
+use crate::support::TestEnv;
 use serde_json::{Value, json};
 
 const CAREFUL: &str =
@@ -162,7 +168,7 @@ fn cancelled_turn_ends_and_the_next_prompt_works(sdk: Sdk) {
 }
 
 /// The request that loads the session.
-fn load(env: &crate::support::TestEnv) -> Value {
+fn load(env: &TestEnv) -> Value {
     let params = json!({
         "sessionId": "$session", "cwd": env.path("project"), "mcpServers": [],
     });
@@ -206,7 +212,7 @@ fn permission_that_was_pending_is_asked_again(sdk: Sdk) {
     ));
     // The editor dies while the user is asked.
     let first = std::thread::scope(|scope| {
-        let mut client = crate::acp_support::RawClient::start(&env);
+        let mut client = RawClient::start(&env);
         let session = client.new_session(&env);
         client.send_prompt(&session, "call it");
         client.request_of_agent("session/request_permission");
@@ -233,5 +239,39 @@ fn permission_that_was_pending_is_asked_again(sdk: Sdk) {
     assert_eq!(request["title"], "rye:careful: be careful");
     // The prompt waits for the turn that was interrupted.
     assert_eq!(report["steps"][1]["result"]["stopReason"], "end_turn");
+    assert_eq!(env.read("project/careful.txt"), "careful\n");
+}
+
+/// Runs `acpx` once with the agent.
+fn acpx(env: &TestEnv, options: &[&str]) -> Output {
+    let mut client = Command::new(tools_dir("node").join("bin/node"));
+    let variables = env.command();
+    let variables = variables
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    client
+        .arg(tools_dir("acpx").join("bin/acpx"))
+        .args(options)
+        .args(["--format", "quiet", "--agent", &command(env).join(" ")])
+        .args(["exec", "call it"])
+        .env_clear()
+        .envs(variables)
+        .current_dir(env.path("project"));
+    client.output().unwrap()
+}
+
+#[test]
+fn acpx_runs_a_turn_and_decides() {
+    let env = env(&format!(
+        "steps:\n  - text: I call it.\n    tool_calls: [{CAREFUL}]\n  - text: ' Done.'\n"
+    ));
+    let approved = acpx(&env, &["--approve-all"]);
+    assert!(approved.status.success(), "{approved:?}");
+    let printed = String::from_utf8_lossy(&approved.stdout).into_owned();
+    assert_eq!(printed.trim(), "I call it. Done.");
+    assert_eq!(env.read("project/careful.txt"), "careful\n");
+    // It exits with 5 after a denial.
+    let denied = acpx(&env, &["--deny-all"]);
+    assert_eq!(denied.status.code(), Some(5), "{denied:?}");
     assert_eq!(env.read("project/careful.txt"), "careful\n");
 }
