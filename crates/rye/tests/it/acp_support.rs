@@ -156,6 +156,7 @@ pub(crate) struct RawClient {
     last_id: u64,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as `json!` gives it")]
 impl RawClient {
     /// Starts the agent, and initialises the connection.
     pub(crate) fn start(env: &TestEnv) -> Self {
