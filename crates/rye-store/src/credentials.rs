@@ -74,6 +74,16 @@ fn get(
     let Some(sealed) = sealed.optional().map_err(unusable)? else {
         return Ok(None);
     };
+    open_sealed(key, owner, service, &sealed).map(Some)
+}
+
+/// Opens a stored envelope.
+pub(crate) fn open_sealed(
+    key: &KeyProvider,
+    owner: &str,
+    service: &str,
+    sealed: &str,
+) -> Result<Credential, CredentialError> {
     let envelope = Envelope::parse(sealed.as_bytes()).map_err(unusable)?;
     let key = key(false).map_err(CredentialError)?;
     let key = key.ok_or_else(|| unusable("the vault's private key is missing"))?;
@@ -81,9 +91,21 @@ fn get(
     let opened = opened.map_err(|error| unusable(format!("{service} of {owner}: {error}")))?;
     // The parser's error could contain the secret.
     let credential = serde_json::from_slice(opened.expose());
-    let credential = credential
-        .map_err(|_| unusable(format!("{service} of {owner} is not a valid credential")))?;
-    Ok(Some(credential))
+    credential.map_err(|_| unusable(format!("{service} of {owner} is not a valid credential")))
+}
+
+/// Seals a credential to the user's key.
+pub(crate) fn seal_for_key(
+    key: &KeyProvider,
+    owner: &str,
+    service: &str,
+    secret: &Secret,
+) -> Result<String, CredentialError> {
+    let key = key(true).map_err(CredentialError)?;
+    let key = key.ok_or_else(|| unusable("there is no key to encrypt with"))?;
+    let recipient = key.public().clone();
+    let envelope = seal(secret, &[recipient], &label(owner, service)).map_err(unusable)?;
+    String::from_utf8(envelope.to_bytes()).map_err(unusable)
 }
 
 fn put(
@@ -93,11 +115,7 @@ fn put(
     service: &str,
     secret: &Secret,
 ) -> Result<(), CredentialError> {
-    let key = key(true).map_err(CredentialError)?;
-    let key = key.ok_or_else(|| unusable("there is no key to encrypt with"))?;
-    let recipient = key.public().clone();
-    let envelope = seal(secret, &[recipient], &label(owner, service)).map_err(unusable)?;
-    let sealed = String::from_utf8(envelope.to_bytes()).map_err(unusable)?;
+    let sealed = seal_for_key(key, owner, service, secret)?;
     let now = SystemClock::default().now().0.cast_signed();
     let text = "INSERT INTO engine_credentials (owner, service, updated_at, envelope)
                 VALUES (?1, ?2, ?3, ?4)

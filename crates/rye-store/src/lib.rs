@@ -2,8 +2,8 @@
 //!
 //! - [`SqliteStore`] keeps sessions in one durable SQLite file that several processes of a
 //!   machine can use at once.
-//! - `PostgresStore` keeps sessions in a PostgreSQL database that many hosts share (feature
-//!   `cluster`).
+//! - `PostgresStore` keeps sessions in a PostgreSQL database that many hosts share, with their
+//!   blobs, credentials and documents (feature `cluster`).
 //! - [`MemoryStore`] keeps sessions until the process ends.
 //! - [`FileBlobs`] and [`MemoryBlobs`] keep data that is too long for a session's history.
 //! - [`SealedCredentials`] keeps encrypted credentials in the SQLite file.
@@ -48,5 +48,8 @@ pub use credentials::{KeyProvider, SealedCredentials};
 pub use documents::{MemoryDocuments, SqliteDocuments};
 pub use memory::MemoryStore;
 #[cfg(feature = "cluster")]
-pub use postgres::{PostgresStore, PostgresUrl, PostgresUrlError};
+pub use postgres::{
+    PostgresBlobs, PostgresCredentials, PostgresDocuments, PostgresStore, PostgresUrl,
+    PostgresUrlError,
+};
 pub use sqlite::{FileReport, Integrity, SqliteStore, diagnose};

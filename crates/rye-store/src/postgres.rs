@@ -5,8 +5,11 @@
 //! transaction. The first statement of a commit updates the row of the session's lease: it checks
 //! the epoch, numbers the events, and orders the commit with the posts.
 
+mod blobs;
 mod config;
+mod credentials;
 mod db;
+mod documents;
 mod error;
 mod host;
 mod leases;
@@ -15,6 +18,7 @@ mod migrate;
 mod ops;
 mod posts;
 mod queries;
+mod tasks;
 mod tls;
 
 use std::fmt;
@@ -35,12 +39,17 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::close::CloseHandle;
+use crate::credentials::KeyProvider;
 use db::Db;
 use error::{DbError, DbResult};
 use host::Host;
 use leases::Leases;
+use tasks::{Tasks, closed};
 
+pub use blobs::PostgresBlobs;
 pub use config::{PostgresUrl, PostgresUrlError};
+pub use credentials::PostgresCredentials;
+pub use documents::PostgresDocuments;
 
 /// How long closing the store may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -71,6 +80,7 @@ pub struct PostgresStore {
     host: Arc<Host>,
     leases: Arc<Leases>,
     clock: Arc<dyn Clock>,
+    tasks: Tasks,
     /// Runs everything that uses a connection. `None` while the store is dropped.
     runtime: Option<Runtime>,
     /// Dropped last; signals `CloseHandle`.
@@ -124,8 +134,10 @@ impl PostgresStore {
             Arc::clone(&clock),
             runtime.handle().clone(),
         );
+        let tasks = Tasks::new(Arc::clone(&db), runtime.handle().clone());
         Ok(Self {
             db,
+            tasks,
             host,
             leases: Arc::new(leases),
             clock,
@@ -163,25 +175,29 @@ impl PostgresStore {
         self.run(async move { queries::gate_ids(&db).await }).await
     }
 
+    /// Schedules, webhooks and budgets in the database.
+    pub fn documents(&self) -> PostgresDocuments {
+        PostgresDocuments(self.tasks.clone())
+    }
+
+    /// The blobs in the database.
+    pub fn blobs(&self) -> PostgresBlobs {
+        PostgresBlobs(self.tasks.clone())
+    }
+
+    /// The credentials in the database, sealed with the provided key.
+    pub fn credentials(&self, key: KeyProvider) -> PostgresCredentials {
+        let tasks = self.tasks.clone();
+        PostgresCredentials { tasks, key }
+    }
+
     /// Starts an operation on the store's own runtime. It completes even if the caller goes away.
     fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = DbResult<T>> + Send + 'static,
     ) -> StoreFuture<'static, T> {
-        let db = Arc::clone(&self.db);
-        let Some(runtime) = &self.runtime else {
-            return Box::pin(async { Err(closed()) });
-        };
-        let task = runtime.spawn(work);
-        Box::pin(async move {
-            let done = task.await.map_err(|_| closed())?;
-            done.map_err(|error| db.explain(error))
-        })
+        self.tasks.run(work)
     }
-}
-
-fn closed() -> StoreError {
-    StoreError::Unavailable("the store is closed".to_owned())
 }
 
 impl Drop for PostgresStore {

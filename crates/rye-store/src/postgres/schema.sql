@@ -131,6 +131,36 @@ CREATE TABLE rye.inbox (
     PRIMARY KEY (session, id)
 );
 
+-- Schedules, webhooks and budgets. Ids are compared byte by byte.
+CREATE SEQUENCE rye.document_versions;
+CREATE TABLE rye.documents (
+    kind    text NOT NULL,
+    id      text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    due_at  bigint,
+    doc     text NOT NULL,
+    PRIMARY KEY (kind, id)
+) WITH (fillfactor = 80);
+CREATE INDEX documents_due ON rye.documents (kind, due_at) WHERE due_at IS NOT NULL;
+
+-- Data that is too long for the record, under its SHA-256.
+CREATE TABLE rye.blobs (
+    hash   bytea PRIMARY KEY,
+    bytes  bytea NOT NULL,
+    stored timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX blobs_stored ON rye.blobs (stored);
+
+-- Credentials for tools. The envelope is encrypted to the user's key; owner and service are not
+-- secret.
+CREATE TABLE rye.credentials (
+    owner    text COLLATE "C" NOT NULL, -- session:ID, user:ID or org:ID
+    service  text COLLATE "C" NOT NULL,
+    envelope text NOT NULL,
+    updated  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (owner, service)
+);
+
 -- Errors that the functions below raise: RY001 fenced, RY002 not found, RY003 conflict,
 -- RY004 gate closed, RY005 an entry with this id exists and may differ. TABLE names the kind of the
 -- object and DETAIL its id.
@@ -579,3 +609,42 @@ LANGUAGE sql AS $$
     )
     SELECT due.session FROM due ORDER BY due.number
 $$;
+
+-- Writes documents, all or none: fails with RY003 if one does not have the expected version. A write
+-- without an expected version creates a document, one without a document removes it.
+CREATE FUNCTION rye.write_documents(
+    p_kinds text[], p_ids text[], p_versions bigint[], p_due_times bigint[], p_docs text[])
+RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_write record;
+BEGIN
+    -- In one order for all callers, so that two of them cannot block each other.
+    FOR v_write IN
+        SELECT * FROM unnest(p_kinds, p_ids, p_versions, p_due_times, p_docs)
+        AS writes (kind, id, version, due_at, doc) ORDER BY kind, id COLLATE "C"
+    LOOP
+        IF v_write.version IS NULL AND v_write.doc IS NULL THEN
+            PERFORM FROM rye.documents d WHERE d.kind = v_write.kind AND d.id = v_write.id;
+            IF FOUND THEN
+                PERFORM rye.fail('RY003', 'document', v_write.id);
+            END IF;
+            CONTINUE;
+        ELSIF v_write.version IS NULL THEN
+            INSERT INTO rye.documents (kind, id, version, due_at, doc)
+            VALUES (v_write.kind, v_write.id, nextval('rye.document_versions'), v_write.due_at, v_write.doc)
+            ON CONFLICT DO NOTHING;
+        ELSIF v_write.doc IS NULL THEN
+            DELETE FROM rye.documents d
+            WHERE d.kind = v_write.kind AND d.id = v_write.id AND d.version = v_write.version;
+        ELSE
+            UPDATE rye.documents d
+            SET version = nextval('rye.document_versions'), due_at = v_write.due_at, doc = v_write.doc
+            WHERE d.kind = v_write.kind AND d.id = v_write.id AND d.version = v_write.version;
+        END IF;
+        IF NOT FOUND THEN
+            PERFORM rye.fail('RY003', 'document', v_write.id);
+        END IF;
+    END LOOP;
+    RETURN true;
+END $$;

@@ -49,3 +49,29 @@ async fn damaged_blob_is_an_error() {
     std::fs::write(&file, b"other").unwrap();
     assert!(store.get(&hash).await.is_err());
 }
+
+#[cfg(feature = "cluster")]
+#[tokio::test]
+async fn blobs_in_postgres_are_shared_and_unused_ones_are_removed_after_an_hour() {
+    let server = rye_testkit::postgres::server();
+    let url = server.create_database();
+    let database = url.rsplit('/').next().unwrap();
+    let open = || rye_store::PostgresStore::open(url.parse().unwrap()).unwrap();
+    let (store, other) = (open(), open());
+    check_store(&store.blobs()).await;
+    let used = store.blobs().put(b"used".to_vec()).await.unwrap();
+    let unused = store.blobs().put(b"unused".to_vec()).await.unwrap();
+    let (blobs, other) = (store.blobs(), other.blobs());
+    other.collect_garbage(vec![used]).await.unwrap();
+    // It was stored a moment ago.
+    assert_eq!(other.get(&unused).await, Ok(Some(b"unused".to_vec())));
+    server.sql(
+        database,
+        "UPDATE rye.blobs SET stored = stored - interval '2 h'",
+    );
+    blobs.collect_garbage(vec![used]).await.unwrap();
+    assert_eq!(other.contains(&unused).await, Ok(false));
+    assert_eq!(other.contains(&used).await, Ok(true));
+    server.sql(database, "UPDATE rye.blobs SET bytes = 'other'");
+    assert!(other.get(&used).await.is_err());
+}

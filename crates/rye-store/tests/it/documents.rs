@@ -27,3 +27,22 @@ mod sqlite {
 
     rye_testkit::document_contract!(empty_store());
 }
+
+/// With two hosts on one database.
+#[cfg(feature = "cluster")]
+mod postgres {
+    use rye_store::PostgresStore;
+
+    use super::*;
+
+    fn empty_store() -> Subject {
+        let url = rye_testkit::postgres::server().create_database();
+        let open = || PostgresStore::open(url.parse().unwrap()).unwrap();
+        let (store, other) = (open(), open());
+        Subject::new(Arc::new(store.documents()))
+            .with_other(Arc::new(other.documents()))
+            .with_guard((store, other))
+    }
+
+    rye_testkit::document_contract!(empty_store());
+}

@@ -7,6 +7,8 @@ mod contract_memory;
 #[cfg(feature = "cluster")]
 mod contract_postgres;
 mod contract_sqlite;
+#[cfg(feature = "cluster")]
+mod credentials;
 mod damage;
 mod documents;
 mod equivalence;
