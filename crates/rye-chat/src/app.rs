@@ -11,7 +11,8 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use rye_engine::protocol::{
-    ActionId, Entry, EntryId, Gate, GateId, PromptId, QueueMode, SessionId, Thread,
+    ActionId, BackgroundCommand, Entry, EntryId, Gate, GateId, PromptId, QueueMode, SessionId,
+    Thread,
 };
 use rye_engine::sandbox::{Confinement, FileAccess};
 use serde_json::Value;
@@ -61,6 +62,8 @@ pub(crate) enum Effect {
     Shell(RunningShell),
     /// Return to the last prompt: continue in a fork from before it, with its text as the draft.
     EditLastPrompt,
+    /// Show all of a block: in the pager if it is long.
+    Expand(Box<Block>),
     /// Open the draft in the user's editor.
     OpenEditor,
     /// Clear the screen and paint the current thread.
@@ -175,12 +178,16 @@ pub(crate) struct App {
     pastes: Vec<(String, String)>,
     /// The command of the user that is running.
     pub(crate) shell: Option<RunningShell>,
+    /// Commands of the agent that run in the background.
+    pub(crate) background: Vec<BackgroundCommand>,
     /// Role of the next prompts.
     pub(crate) role: Option<String>,
     /// Approvals that hold for more than one call.
     pub(crate) approvals: Vec<String>,
     /// A session that the event loop must open.
     pub(crate) open_request: Option<OpenRequest>,
+    /// A block that the event loop must show completely.
+    pub(crate) to_expand: Option<Block>,
     /// Whether the terminal has the focus; `None` if it does not say.
     pub(crate) is_focused: Option<bool>,
     /// What to tell the user who looks elsewhere.

@@ -35,8 +35,8 @@ pub(crate) enum Block {
     Text(String),
     Thinking(String),
     Call(FinishedCall),
-    /// A call that was shown before, now with its output.
-    ExpandedCall(FinishedCall),
+    /// A block that was shown before, now expanded.
+    Expanded(Box<Block>),
     /// A slash command of the user.
     Command(String),
     /// A command that the user ran, and how it failed.
@@ -64,7 +64,39 @@ pub(crate) struct FinishedCall {
     pub(crate) text: String,
     /// The changes that the tool made, as a unified diff.
     pub(crate) diff: Option<String>,
+    /// Address of the blob with the complete output, if `text` is only a part of it.
+    pub(crate) full_output: Option<String>,
 }
+
+/// How much of a block is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    Collapsed,
+    Expanded,
+    Everything,
+}
+
+impl Detail {
+    /// The number of lines to show, given how many a collapsed block shows.
+    fn lines(self, collapsed: usize) -> usize {
+        match self {
+            Self::Collapsed => collapsed,
+            Self::Expanded => OUTPUT_LINES,
+            Self::Everything => usize::MAX,
+        }
+    }
+
+    /// At least expanded.
+    fn max_expanded(self) -> Self {
+        match self {
+            Self::Collapsed => Self::Expanded,
+            other => other,
+        }
+    }
+}
+
+/// Width at which no line is broken or cut.
+const UNLIMITED_WIDTH: usize = 1 << 20;
 
 impl Block {
     pub(crate) fn notice(text: &str) -> Self {
@@ -73,15 +105,41 @@ impl Block {
 
     /// Renders the block, with a blank line before it if it starts something new.
     pub(crate) fn lines(&self, width: usize, expanded: bool) -> Vec<Line> {
+        let detail = if expanded {
+            Detail::Expanded
+        } else {
+            Detail::Collapsed
+        };
+        self.render(width, detail)
+    }
+
+    /// All lines of the block, neither wrapped nor cut.
+    pub(crate) fn all_lines(&self) -> Vec<Line> {
+        self.render(UNLIMITED_WIDTH, Detail::Everything)
+    }
+
+    /// Whether the block may hide something that can be expanded.
+    pub(crate) fn is_expandable(&self) -> bool {
+        matches!(
+            self,
+            Self::Call(_) | Self::Shell { .. } | Self::Changes(_) | Self::GateDetails(_)
+        )
+    }
+
+    fn render(&self, width: usize, detail: Detail) -> Vec<Line> {
         let mut lines = match self {
-            Self::Call(_) | Self::Notice(_) | Self::GateDetails(_) | Self::List(..) => Vec::new(),
+            Self::Call(_)
+            | Self::Notice(_)
+            | Self::GateDetails(_)
+            | Self::List(..)
+            | Self::Expanded(_) => Vec::new(),
             _ => vec![Line::default()],
         };
         match self {
             Self::Prompt(text) => {
                 let mut prompt = marked("› ", CYAN, BOLD, text, width);
                 let hidden = prompt.len().saturating_sub(PROMPT_LINES);
-                if hidden > 1 && !expanded {
+                if hidden > 1 && detail == Detail::Collapsed {
                     prompt.truncate(PROMPT_LINES);
                     prompt.push(Line::new(&format!("  … {hidden} more lines"), DIM));
                 }
@@ -89,20 +147,26 @@ impl Block {
             }
             Self::Text(text) => lines.extend(markdown::render(text, width)),
             Self::Thinking(text) => {
-                let first = || first_line(text, width.saturating_mul(2));
-                let shown = if expanded { text.clone() } else { first() };
+                let shown = match detail {
+                    Detail::Collapsed => first_line(text, width.saturating_mul(2)),
+                    _ => text.clone(),
+                };
                 lines.extend(marked("∴ ", DIM, DIM.italic(), &shown, width));
             }
-            Self::Call(call) => lines.extend(call.lines(width, expanded)),
-            Self::ExpandedCall(call) => lines.extend(call.lines(width, true)),
+            Self::Call(call) => lines.extend(call.lines(width, detail)),
+            Self::Expanded(block) => {
+                if matches!(**block, Self::Call(_)) {
+                    lines.push(Line::default());
+                }
+                lines.extend(block.render(width, detail.max_expanded()));
+            }
             Self::Shell {
                 line,
                 output,
                 ending,
             } => {
                 lines.extend(marked("! ", MAGENTA, BOLD, line, width));
-                let most = if expanded { OUTPUT_LINES } else { SHELL_LINES };
-                lines.extend(output_lines(output, width, most));
+                lines.extend(output_lines(output, width, detail.lines(SHELL_LINES)));
                 lines.extend(ending.iter().map(|it| Line::new(&format!("  {it}"), RED)));
             }
             Self::Command(text) => lines.extend(marked("› ", CYAN, DIM, text, width)),
@@ -112,7 +176,7 @@ impl Block {
                     lines.extend(line.clone().wrap(width, &Line::plain("  ")));
                 }
             }
-            Self::Changes(changes) => lines.extend(change_lines(changes, width, expanded)),
+            Self::Changes(changes) => lines.extend(change_lines(changes, width, detail)),
             Self::GateDetails(details) => {
                 for line in details {
                     lines.extend(line.clone().wrap(width, &Line::new(CONTINUATION, DIM)));
@@ -125,7 +189,7 @@ impl Block {
 }
 
 impl FinishedCall {
-    fn lines(&self, width: usize, expanded: bool) -> Vec<Line> {
+    fn lines(&self, width: usize, detail: Detail) -> Vec<Line> {
         let (mark, style) = match self.status {
             ResultStatus::Success => ("● ", GREEN),
             ResultStatus::Error => ("✗ ", RED),
@@ -154,20 +218,26 @@ impl FinishedCall {
         let mut head = head.truncate(room);
         head.push(&size, DIM);
         let mut lines = vec![head.truncate(width)];
-        let most_diff = if expanded { usize::MAX } else { DIFF_LINES };
+        let most_diff = match detail {
+            Detail::Collapsed => DIFF_LINES,
+            _ => usize::MAX,
+        };
         lines.extend(match &self.diff {
             Some(diff) => unified_diff_lines(diff, width, most_diff),
             None => diff_lines(&self.tool, &self.args, width, most_diff),
         });
         lines.extend(plan_lines(&self.tool, &self.args, width));
-        if expanded && !self.is_plan() {
-            lines.extend(output_lines(&self.text, width, OUTPUT_LINES));
-        } else if count > 1 && matches!(self.tool.as_str(), "bash" | "call_tool") {
-            let most = match self.status {
-                ResultStatus::Success => PREVIEW_LINES,
-                _ => FAILED_PREVIEW_LINES,
-            };
-            lines.extend(output_lines(&self.text, width, most));
+        let shows_end = matches!(self.tool.as_str(), "bash" | "call_tool");
+        if detail == Detail::Collapsed {
+            if count > 1 && shows_end {
+                let most = match self.status {
+                    ResultStatus::Success => PREVIEW_LINES,
+                    _ => FAILED_PREVIEW_LINES,
+                };
+                lines.extend(output_lines(&self.text, width, most));
+            }
+        } else if !self.is_plan() {
+            lines.extend(output_lines(&self.text, width, detail.lines(0)));
         }
         lines
     }
@@ -354,7 +424,7 @@ fn unified_diff_lines(diff: &str, width: usize, most: usize) -> Vec<Line> {
 }
 
 /// The changes of a session: each file with its diff.
-fn change_lines(changes: &ChangeSummary, width: usize, expanded: bool) -> Vec<Line> {
+fn change_lines(changes: &ChangeSummary, width: usize, detail: Detail) -> Vec<Line> {
     let (added, removed) = changes.counts();
     let files = match changes.files.len() {
         1 => "1 file".to_owned(),
@@ -363,7 +433,7 @@ fn change_lines(changes: &ChangeSummary, width: usize, expanded: bool) -> Vec<Li
     let text = format!("{files} changed  +{added} -{removed}");
     let mut lines = vec![Line::new(&text, BOLD)];
     for file in &changes.files {
-        lines.extend(file_lines(file, width, expanded));
+        lines.extend(file_lines(file, width, detail));
     }
     lines.extend(unknown_line(changes.unknown));
     if changes.files.iter().any(|file| file.note.is_none()) {
@@ -376,7 +446,7 @@ fn change_lines(changes: &ChangeSummary, width: usize, expanded: bool) -> Vec<Li
         .collect()
 }
 
-fn file_lines(file: &FileChange, width: usize, expanded: bool) -> Vec<Line> {
+fn file_lines(file: &FileChange, width: usize, detail: Detail) -> Vec<Line> {
     let turns: Vec<_> = file.turns.iter().map(usize::to_string).collect();
     let turns = match turns.as_slice() {
         [] => String::new(),
@@ -391,7 +461,10 @@ fn file_lines(file: &FileChange, width: usize, expanded: bool) -> Vec<Line> {
         file.note
             .map(|note| Line::new(&format!("  {note}"), YELLOW)),
     );
-    let most = if expanded { usize::MAX } else { CHANGE_LINES };
+    let most = match detail {
+        Detail::Collapsed => CHANGE_LINES,
+        _ => usize::MAX,
+    };
     match &file.diff {
         Some(diff) => lines.extend(unified_diff_lines(diff, width, most)),
         None => lines.push(Line::new("  not text, too long, or not kept", DIM)),
@@ -488,8 +561,9 @@ mod tests {
             status: ResultStatus::Success,
             text: text.to_owned(),
             diff: diff.map(str::to_owned),
+            full_output: None,
         };
-        let lines = call.lines(40, false);
+        let lines = call.lines(40, Detail::Collapsed);
         let lines: Vec<_> = lines.iter().map(Line::text).collect();
         lines.join("\n")
     }

@@ -69,6 +69,9 @@ pub(crate) fn status(app: &App) -> Block {
     if let Some(plan) = &pane.plan {
         rows.push(("plan", format!("{} steps done", plan.progress())));
     }
+    for command in &app.background {
+        rows.push(("background", format!("{} {}", command.id, command.command)));
+    }
     Block::Notice(
         rows.iter()
             .map(|(name, value)| crate::welcome::row(name, value))

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lillux::Hash;
+use rye_engine::blob::SCHEME;
 use rye_engine::protocol::{ActionId, GateId, QueueMode, ThreadId};
 use rye_engine::store::{PostOutcome, StoreError};
 use rye_engine::{CompactionOutcome, Decision, Engine, Prompt, Session, UndoOutcome};
@@ -98,6 +100,7 @@ impl EffectRunner {
             Effect::Command(command) => self.command(command, app),
             Effect::Shell(running) => self.run_shell(running, app),
             Effect::EditLastPrompt => self.edit_last_prompt(app),
+            Effect::Expand(block) => self.expand(*block, app),
             // The event loop performs these.
             Effect::OpenEditor | Effect::Redraw | Effect::Quit => {}
         }
@@ -294,6 +297,28 @@ impl EffectRunner {
             // The app performs the others itself.
             _ => {}
         }
+    }
+
+    /// Loads all of a block for the event loop, which shows it.
+    fn expand(&self, mut block: Block, app: &mut App) {
+        let full_output = match &block {
+            Block::Call(call) => call.full_output.as_deref(),
+            _ => None,
+        };
+        let hash = full_output.and_then(|it| it.strip_prefix(SCHEME)?.parse::<Hash>().ok());
+        let Some(hash) = hash else {
+            app.to_expand = Some(block);
+            return;
+        };
+        let engine = self.engine.clone();
+        self.spawn(async move {
+            // If the output is gone, the result still has its start and end.
+            let stored = engine.blob(&hash).await.ok().flatten();
+            if let (Block::Call(call), Some(bytes)) = (&mut block, stored) {
+                call.text = String::from_utf8_lossy(&bytes).into_owned();
+            }
+            Box::new(move |app: &mut App| app.to_expand = Some(block))
+        });
     }
 
     /// Runs a command of the user in the workspace.

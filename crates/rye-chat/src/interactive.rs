@@ -1,7 +1,6 @@
 //! Event loop on a terminal that can be painted on.
 
 use std::path::PathBuf;
-use std::process::Command as Process;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event as Input, EventStream};
@@ -13,6 +12,7 @@ use crate::app::{App, Effect, OpenRequest, STILL_RUNNING};
 use crate::attachments;
 use crate::block::Block;
 use crate::effects::{EffectRunner, FLUSH_TIMEOUT};
+use crate::external;
 use crate::history;
 use crate::pane::Pane;
 use crate::screen::{LiveRegion, Screen};
@@ -81,6 +81,9 @@ pub(crate) async fn run(
         ui.notify()?;
         if let Some(request) = ui.app.open_request.take() {
             ui.open(request, &mut events).await;
+        }
+        if let Some(block) = ui.app.to_expand.take() {
+            ui.expand(block)?;
         }
     }
     if let Some(shell) = &ui.app.shell {
@@ -220,9 +223,7 @@ impl InteractiveUi {
             Notify::Never => false,
         };
         if is_wanted {
-            // A `;` could start a command of the escape sequence.
-            let text = lillux::sanitize_line(&text).replace(';', ",");
-            Terminal::send(&format!("\x1b]9;rye: {text}\x1b\\\x07"))?;
+            Terminal::send(&notification(&text, |name| std::env::var(name).ok()))?;
         }
         Ok(())
     }
@@ -283,15 +284,45 @@ impl InteractiveUi {
 
     /// Opens the draft in the user's editor.
     fn open_editor(&mut self) -> Result<(), ChatError> {
-        let editor = editor_command(|name| std::env::var(name).ok());
+        let editor = external::editor_command(|name| std::env::var(name).ok());
         self.keys = None;
         Terminal::send(&self.screen.finish())?;
         let text = self.app.editor.text();
-        let edited = self.terminal.suspend_while(|| edit_in(&editor, text))?;
+        let edited = self
+            .terminal
+            .suspend_while(|| external::edit(&editor, text))?;
         self.keys = Some(EventStream::new());
         match edited {
             Ok(text) => self.app.editor.set_text(text.trim_end()),
             Err(error) => self.app.set_hint(&format!("{editor}: {error}")),
+        }
+        self.redraw()
+    }
+
+    /// Shows all of a block: below the others, or in the pager if it is longer than the screen.
+    fn expand(&mut self, block: Block) -> Result<(), ChatError> {
+        let size = Terminal::size();
+        let lines = block.all_lines();
+        self.changed_at.get_or_insert_with(Instant::now);
+        if lines.len() < size.height {
+            self.app.add_block(Block::Expanded(Box::new(block)));
+            return Ok(());
+        }
+        // The screen does not change, so that there is nothing to collapse.
+        self.app.expanded = false;
+        let lines = lines
+            .iter()
+            .map(|line| line.ansi(self.options.theme) + "\n");
+        let text: String = lines.collect();
+        let pager = external::pager_command(|name| std::env::var(name).ok());
+        self.keys = None;
+        Terminal::send(&self.screen.finish())?;
+        let shown = self
+            .terminal
+            .suspend_while(|| external::page(&pager, &text))?;
+        self.keys = Some(EventStream::new());
+        if let Err(error) = shown {
+            self.app.set_hint(&format!("{pager}: {error}"));
         }
         self.redraw()
     }
@@ -311,40 +342,25 @@ impl InteractiveUi {
     }
 }
 
+/// Terminals that show a notification with OSC 777 and ignore OSC 9, by the start of `TERM`.
+const OSC_777_TERMINALS: [&str; 2] = ["foot", "rxvt"];
+
+/// The bell, and a desktop notification in the form that the terminal understands.
+fn notification(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
+    // A `;` could start a command of the escape sequence.
+    let text = lillux::sanitize_line(text).replace(';', ",");
+    let term = variable("TERM").unwrap_or_default();
+    let is_listed = OSC_777_TERMINALS.iter().any(|it| term.starts_with(it));
+    if is_listed || variable("VTE_VERSION").is_some() {
+        return format!("\x1b]777;notify;rye;{text}\x1b\\\x07");
+    }
+    format!("\x1b]9;rye: {text}\x1b\\\x07")
+}
+
 /// A line with the command that resumes a session.
 pub(crate) fn resume_hint(session: &str, line_end: &str) -> String {
     format!(
         "resume with: rye chat --session {}{line_end}",
         short_id(session)
     )
-}
-
-/// The user's editor. An empty variable counts as unset.
-fn editor_command(variable: impl Fn(&str) -> Option<String>) -> String {
-    let set = |name: &&str| variable(name).filter(|it| !it.trim().is_empty());
-    let editor = ["VISUAL", "EDITOR"].iter().find_map(set);
-    editor.unwrap_or_else(|| "vi".to_owned())
-}
-
-/// Opens an editor on a text and returns the edited text.
-fn edit_in(editor: &str, text: &str) -> std::io::Result<String> {
-    let directory = tempfile::tempdir()?;
-    let file = directory.path().join("prompt.md");
-    std::fs::write(&file, text)?;
-    // By a shell, as other programs do: the variable may contain options.
-    let command = format!("{editor} \"$1\"");
-    let status = Process::new("sh")
-        .args(["-c", &command, "sh"])
-        .arg(&file)
-        .status()?;
-    // Ended by a signal; a shell reports SIGINT as 130.
-    if matches!(status.code(), None | Some(130)) {
-        let why = "interrupted; your text is unchanged";
-        return Err(std::io::Error::other(why));
-    }
-    if !status.success() {
-        let why = format!("{status}; set EDITOR to choose another editor");
-        return Err(std::io::Error::other(why));
-    }
-    std::fs::read_to_string(file)
 }

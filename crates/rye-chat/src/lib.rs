@@ -38,6 +38,7 @@ mod command_output;
 mod completion;
 mod editor;
 mod effects;
+mod external;
 mod highlight;
 mod history;
 mod host;
@@ -224,6 +225,7 @@ impl App {
         app.info.session = session.id().to_string();
         app.info.confinement = Some(session.sandbox().confinement());
         app.info.sandbox = session.sandbox().kind().to_string();
+        app.background = session.background_commands();
         let mut forked_at = None;
         if let Some(data) = engine.session_data(session.id()).await? {
             forked_at = data.forked_from.map(|point| point.entry);

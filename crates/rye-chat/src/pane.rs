@@ -6,6 +6,7 @@ mod queue;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 
+use rye_engine::blob::FULL_OUTPUT;
 use rye_engine::protocol::{
     CallId, Entry, EntryId, EntryKind, ErrorInfo, EventKind, Message, Part, PromptId, QueuedPrompt,
     ResultStatus, Role, RunEvent, SessionId, StatusKind, Synthetic, ThreadId, TurnEnd, Usage,
@@ -359,6 +360,7 @@ impl Pane {
                     status: *status,
                     text: text.clone(),
                     diff: diff_of(tool, data),
+                    full_output: full_output_of(data),
                 }));
             }
         }
@@ -378,6 +380,7 @@ impl Pane {
                 status: ResultStatus::Aborted,
                 text: running.output,
                 diff: None,
+                full_output: None,
             }));
         }
         match reason {
@@ -387,11 +390,9 @@ impl Pane {
         }
     }
 
-    pub(crate) fn last_finished_call(&self) -> Option<&FinishedCall> {
-        self.blocks.iter().rev().find_map(|block| match block {
-            Block::Call(call) => Some(call),
-            _ => None,
-        })
+    /// The last block that may hide something.
+    pub(crate) fn last_expandable(&self) -> Option<&Block> {
+        self.blocks.iter().rev().find(|block| block.is_expandable())
     }
 
     /// Shows a call with the arguments that the user edited.
@@ -412,6 +413,12 @@ fn diff_of(tool: &str, data: &Value) -> Option<String> {
     let diff = diff.filter(|diff| !diff.is_empty());
     diff.filter(|_| matches!(tool, "edit" | "write" | "apply_patch"))
         .map(str::to_owned)
+}
+
+/// Address of the complete output of a call, if its result has only a part of it.
+fn full_output_of(data: &Value) -> Option<String> {
+    let address = data.get(FULL_OUTPUT).and_then(Value::as_str);
+    address.map(str::to_owned)
 }
 
 /// The text of a prompt with the names of its attachments.

@@ -26,8 +26,8 @@ use std::time::Duration;
 use lillux::keys::{PublicKey, SigningKey};
 use parking_lot::Mutex;
 use rye_protocol::{
-    ActionId, Batch, Entry, EventKind, Gate, GateId, Limits, Millis, Op, Purpose, Resolution,
-    SandboxRef, Session as SessionData, SessionId, Thread,
+    ActionId, BackgroundCommand, Batch, Entry, EventKind, Gate, GateId, Limits, Millis, Op,
+    Purpose, Resolution, SandboxRef, Session as SessionData, SessionId, Thread,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -168,6 +168,8 @@ pub(crate) struct Shared {
     pub(crate) key: Option<Arc<SigningKey>>,
     /// Hash of the session's last seal.
     pub(crate) last_seal: Mutex<Option<String>>,
+    /// Commands that run in the background of this process.
+    pub(crate) background: Mutex<Vec<BackgroundCommand>>,
     pub(crate) engine: Weak<Inner>,
 }
 

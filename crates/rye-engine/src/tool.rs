@@ -1,6 +1,7 @@
 //! Tools that a model can call: definition, execution and context.
 
 mod approval;
+mod background;
 mod request;
 
 use std::sync::{Arc, Weak};
@@ -29,7 +30,7 @@ use lillux::redact::{RedactStream, Redactor};
 
 pub(crate) use approval::request_approval;
 pub use approval::{
-    ApprovalRequirement, COMMAND_PREFIX, DRIFT, PREFIX, RESOLVED_PATH, SANDBOX, TOOL_ID,
+    ApprovalRequirement, CHANGES, COMMAND_PREFIX, DRIFT, PREFIX, RESOLVED_PATH, SANDBOX, TOOL_ID,
     WORKING_DIR, resolve_approval,
 };
 pub use request::{DecisionRequest, VAULT, WHILE_RUNNING};
@@ -295,6 +296,18 @@ impl ToolContext {
 
     /// Gates of this session with this decision, as far as the decision is valid.
     pub async fn gates_resolved_with(&self, action: &ActionId) -> Result<Vec<Gate>, ToolError> {
+        self.resolved_gates(|it| it.action == *action).await
+    }
+
+    /// Gates of this session that a person approved, as far as the decision is valid.
+    pub async fn approved_gates(&self) -> Result<Vec<Gate>, ToolError> {
+        self.resolved_gates(|it| it.action.is_approval()).await
+    }
+
+    async fn resolved_gates(
+        &self,
+        is_wanted: impl Fn(&Resolution) -> bool,
+    ) -> Result<Vec<Gate>, ToolError> {
         let closed = || ToolError::failed("the session is closed");
         let engine = self.engine.upgrade().ok_or_else(closed)?;
         let unreadable = |error: StoreError| ToolError::failed(error.to_string());
@@ -308,7 +321,7 @@ impl ToolContext {
             let GateStatus::Resolved { resolution } = &gate.status else {
                 return false;
             };
-            resolution.action == *action
+            is_wanted(resolution)
                 && !session.untrusted_decisions.contains(&gate.id)
                 && engine.check_signature(gate, resolution).is_ok()
         });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rye_protocol::ErrorInfo;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::BoxFuture;
 use crate::policy::{Mode, Risk};
@@ -113,7 +113,7 @@ impl Default for Review {
 }
 
 /// A file that would run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component {
     /// Item id or file name.
     pub name: String,
@@ -121,6 +121,21 @@ pub struct Component {
     pub hash: String,
     /// Signer, if it is signed.
     pub signed_by: Option<String>,
+    /// Address of the blob with its text, which a gate keeps for a comparison with later versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Its text, if the provider knows it. Not recorded.
+    #[serde(skip)]
+    pub text: Option<Arc<str>>,
+}
+
+/// Key of the context of a `call_tool` gate: the files that would run.
+pub const COMPONENTS: &str = "components";
+
+/// The files that would run according to the context of a `call_tool` gate.
+pub fn components_of(context: &Map<String, Value>) -> Vec<Component> {
+    let components = context.get(COMPONENTS).cloned().unwrap_or_default();
+    serde_json::from_value(components).unwrap_or_default()
 }
 
 /// Errors of a provider.
@@ -212,6 +227,11 @@ pub trait ToolProvider: Send + Sync + 'static {
     /// The stored approval of a tool for the project.
     fn stored_approval<'a>(&'a self, _: &'a ResolvedTool) -> BoxFuture<'a, StoredApproval> {
         Box::pin(std::future::ready(StoredApproval::NotGranted))
+    }
+
+    /// The files of the tool when it was last approved for the project, if they have changed since.
+    fn last_approved<'a>(&'a self, _: &'a ResolvedTool) -> BoxFuture<'a, Option<Vec<Component>>> {
+        Box::pin(std::future::ready(None))
     }
 
     /// Whether approvals can be stored for the project.

@@ -262,6 +262,7 @@ fn components(chain: &Chain) -> Vec<Component> {
         name: format!("{} dependency files", all.files),
         hash: all.hash.to_hex(),
         signed_by: Some("trusted keys".to_owned()),
+        ..Component::default()
     });
     links.map(component).chain(dependencies).collect()
 }
@@ -278,6 +279,10 @@ pub(crate) fn component(link: &Link) -> Component {
         name: link.id().to_string(),
         hash: link.item.hash.to_hex(),
         signed_by: signer,
+        text: std::str::from_utf8(link.item.content())
+            .ok()
+            .map(Into::into),
+        ..Component::default()
     }
 }
 
@@ -407,6 +412,16 @@ impl ToolProvider for ItemTools {
         })
     }
 
+    fn last_approved<'a>(
+        &'a self,
+        tool: &'a ResolvedTool,
+    ) -> BoxFuture<'a, Option<Vec<Component>>> {
+        Box::pin(async move {
+            let library = self.executor.library().ok()?;
+            self.approvals.last_approved(tool, &library.trust())
+        })
+    }
+
     fn can_store_approval(&self) -> bool {
         self.approvals.can_sign()
     }
@@ -423,7 +438,8 @@ impl ToolProvider for ItemTools {
             {
                 return Ok(());
             }
-            self.approvals.write(&tool.id, &tool.hash, by)
+            let (id, hash) = (&tool.id, &tool.hash);
+            self.approvals.write(id, hash, &tool.components, by)
         })
     }
 }

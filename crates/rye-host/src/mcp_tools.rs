@@ -285,6 +285,10 @@ impl McpTools {
                     name: format!("{name}/{tool}"),
                     hash: found.pin.hash.clone(),
                     signed_by: Some(format!("no one; defined by {name}")),
+                    text: Some(
+                        pins::definition_text(found.description(), found.input_schema()).into(),
+                    ),
+                    ..Component::default()
                 },
             ],
             hash,

@@ -13,7 +13,9 @@ use lillux::{Hash, durable, sanitize_line};
 use rye_engine::audit::CHAIN_HASH;
 use rye_engine::protocol::Gate;
 use rye_engine::tool::TOOL_ID;
-use rye_engine::tool_provider::{ResolvedTool, StoredApproval, ToolProviderError};
+use rye_engine::tool_provider::{
+    Component, ResolvedTool, StoredApproval, ToolProviderError, components_of,
+};
 use rye_items::CommentStyle;
 use rye_items::signature::{self, APPROVAL, Binding};
 use rye_items::trust::Trust;
@@ -34,6 +36,9 @@ struct ApprovalFile {
     chain_hash: String,
     /// Directory of the project.
     project: String,
+    /// What ran, for a comparison with later versions.
+    #[serde(default)]
+    components: Vec<Component>,
 }
 
 /// The approvals of a project.
@@ -68,13 +73,10 @@ impl ProjectApprovals {
     pub(crate) fn find(&self, tool: &ResolvedTool, trust: &Trust<'_>) -> StoredApproval {
         let mut elsewhere = None;
         for name in self.files(&tool.hash) {
-            let Ok(bytes) = std::fs::read(self.dir.join(&name)) else {
+            let Some((file, _)) = self.read(&name, &tool.id, trust) else {
                 continue;
             };
-            let file: Result<ApprovalFile, _> = serde_saphyr::from_slice(&bytes);
-            let Ok(file) = file else { continue };
-            let matches = file.tool == tool.id && file.chain_hash == tool.hash;
-            if !matches || !is_signed(&name, &bytes, trust) {
+            if file.chain_hash != tool.hash {
                 continue;
             }
             match file.project {
@@ -88,6 +90,37 @@ impl ProjectApprovals {
         }
     }
 
+    /// The files of a tool at its newest approval in this project, if they have changed since.
+    pub(crate) fn last_approved(
+        &self,
+        tool: &ResolvedTool,
+        trust: &Trust<'_>,
+    ) -> Option<Vec<Component>> {
+        let files = self.files("");
+        let read = |name: &String| self.read(name, &tool.id, trust);
+        let own = files.iter().filter_map(read);
+        let own = own.filter(|(file, _)| file.project == self.project);
+        let (newest, _) = own.max_by(|(_, a), (_, b)| a.cmp(b))?;
+        (newest.chain_hash != tool.hash).then_some(newest.components)
+    }
+
+    /// Reads the approval of a tool and when it was signed. `None` if the file is none, or has no
+    /// trusted signature.
+    fn read(&self, name: &str, tool: &str, trust: &Trust<'_>) -> Option<(ApprovalFile, String)> {
+        let bytes = std::fs::read(self.dir.join(name)).ok()?;
+        let file: ApprovalFile = serde_saphyr::from_slice(&bytes).ok()?;
+        if file.tool != tool {
+            return None;
+        }
+        let format = SignatureFormat::config(APPROVAL, &format!("{DIR}/{name}"));
+        let signed = verify::check(&bytes, &format, trust).ok()?;
+        signed
+            .line
+            .binding
+            .is_some()
+            .then_some((file, signed.line.time))
+    }
+
     fn describe_mismatch(&self, other: &str) -> String {
         format!(
             "It was approved for the project in {}, but this project is in {}.",
@@ -96,7 +129,7 @@ impl ProjectApprovals {
         )
     }
 
-    /// Names of the files about a chain hash. There is one per project directory, so that people
+    /// Names of the files about chain hashes that start with `hash`. There is one per project directory, so that people
     /// who share a project do not overwrite each other's approvals.
     fn files(&self, hash: &str) -> Vec<String> {
         let entries = std::fs::read_dir(&self.dir).into_iter().flatten();
@@ -108,7 +141,13 @@ impl ProjectApprovals {
     }
 
     /// Writes a signed approval of the chain with this hash.
-    pub(crate) fn write(&self, tool: &str, hash: &str, by: &str) -> Result<(), ToolProviderError> {
+    pub(crate) fn write(
+        &self,
+        tool: &str,
+        hash: &str,
+        components: &[Component],
+        by: &str,
+    ) -> Result<(), ToolProviderError> {
         let key = self.key.as_ref().ok_or_else(|| {
             tool_failure(&"there is no key to sign the approval\nhint: rye keys generate")
         })?;
@@ -117,11 +156,12 @@ impl ProjectApprovals {
         let text = format!(
             "# This tool may run without asking in this project directory, as long as its chain \
              hash is unchanged.\n\
-             tool: {}\nchain_hash: {}\nproject: {}\nby: {}\n",
+             tool: {}\nchain_hash: {}\nproject: {}\nby: {}\ncomponents: {}\n",
             json!(tool),
             json!(hash),
             json!(self.project),
-            json!(by)
+            json!(by),
+            json!(components)
         );
         let dir_hash = Hash::digest(&self.project).to_hex();
         let name = format!("{hash}-{dir_hash:.16}.yaml");
@@ -154,12 +194,7 @@ pub fn store_project_approval(
     let (Some((_, tool)), Some(hash)) = (tool, text(CHAIN_HASH)) else {
         return Ok(());
     };
-    let written = ProjectApprovals::new(project, key).write(tool, hash, by);
+    let components = components_of(&gate.context);
+    let written = ProjectApprovals::new(project, key).write(tool, hash, &components, by);
     written.map_err(|error| Failure::failed("approval_not_stored", error))
-}
-
-/// Whether a file is an approval with a trusted signature.
-fn is_signed(name: &str, bytes: &[u8], trust: &Trust<'_>) -> bool {
-    let format = SignatureFormat::config(APPROVAL, &format!("{DIR}/{name}"));
-    verify::check(bytes, &format, trust).is_ok_and(|signed| signed.line.binding.is_some())
 }

@@ -233,6 +233,11 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         incomplete: bool,
     },
+    /// The commands that run in the background changed. Live only.
+    BackgroundCommands {
+        /// Those that run, and those that have just ended.
+        commands: Vec<BackgroundCommand>,
+    },
     /// The subscriber was too slow; the store has the missed events. Live only.
     Lagged {
         /// Minimum number of missed events.
@@ -245,6 +250,19 @@ impl EventKind {
     pub fn name(&self) -> &'static str {
         self.into()
     }
+}
+
+/// A command that an agent started in the background.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BackgroundCommand {
+    /// Its id in the session, such as `bg-1`.
+    pub id: String,
+    /// The command line.
+    pub command: String,
+    /// How it ended, if it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
 }
 
 /// The part of a model request that is not history.

@@ -48,7 +48,9 @@ pub use change_set::{
 };
 pub use entry::{Entry, EntryKind, IncompleteReason, Message, Part, ResultStatus, Role, Synthetic};
 pub use error::{ErrorCode, ErrorIds, ErrorInfo};
-pub use event::{Event, EventKind, ModelContext, StatusKind, ToolDefinition, TurnEnd};
+pub use event::{
+    BackgroundCommand, Event, EventKind, ModelContext, StatusKind, ToolDefinition, TurnEnd,
+};
 pub use evidence::{Archive, Receipt, Seal};
 pub use file_change::{FileChange, FileContent};
 pub use gate::{Action, ActionId, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};

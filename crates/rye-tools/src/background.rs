@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rye_protocol::{ErrorCode, ErrorInfo, SessionId};
+use rye_protocol::{BackgroundCommand as BackgroundView, ErrorCode, ErrorInfo, SessionId};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
@@ -84,6 +84,7 @@ impl BackgroundCommands {
             own.push(Arc::clone(&command));
             command
         };
+        context.report_background(command.view(None));
         let exec = Exec {
             timeout: None,
             max_output: Some(MAX_OUTPUT),
@@ -92,6 +93,7 @@ impl BackgroundCommands {
         };
         let (commands, session) = (Arc::clone(self), context.session.clone());
         let (running, sandbox) = (Arc::clone(&command), Arc::clone(&context.sandbox));
+        let context = context.clone();
         tokio::spawn(async move {
             let ended = tokio::select! {
                 biased;
@@ -103,6 +105,7 @@ impl BackgroundCommands {
                 () = running.stop.cancelled() => "killed".to_owned(),
                 output = sandbox.exec(exec, &*running) => ending(output, &*sandbox).await,
             };
+            context.report_background(running.view(Some(&ended)));
             running.state.send_modify(|state| state.ended = Some(ended));
         });
         command
@@ -142,6 +145,15 @@ impl BackgroundCommands {
 }
 
 impl BackgroundCommand {
+    /// The command for people who follow the session.
+    fn view(&self, ended: Option<&str>) -> BackgroundView {
+        BackgroundView {
+            id: self.id.clone(),
+            command: self.command.clone(),
+            ended: ended.map(str::to_owned),
+        }
+    }
+
     fn is_running(&self) -> bool {
         self.state.borrow().ended.is_none()
     }

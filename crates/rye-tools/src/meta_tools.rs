@@ -9,6 +9,7 @@
 mod approval_question;
 mod call;
 mod commands;
+mod earlier_approval;
 mod list;
 
 use std::sync::Arc;

@@ -4,9 +4,11 @@ use lillux::{QUOTE_PREFIX, sanitize};
 use rye_engine::arguments::is_editable;
 use rye_engine::policy::{RISK, Risk};
 use rye_engine::protocol::{ActionId, CHANGE_SET, Gate, GateKind};
-use serde_json::Value;
+use rye_engine::tool::CHANGES;
+use rye_engine::tool_provider::COMPONENTS;
+use serde_json::{Map, Value};
 
-use super::gates::{call_arguments, choices, wants_text_answer};
+use super::gates::{call_arguments, changes_since_approval, choices, wants_text_answer};
 use super::{App, GateInput};
 use crate::block::diff_lines;
 use crate::pane::Pane;
@@ -128,6 +130,9 @@ impl App {
             };
             answers.push(answer(choice.key, style, &choice.label));
         }
+        if changes_since_approval(gate).is_some() {
+            answers.push(answer('d', CYAN, "what changed"));
+        }
         if is_editable(&gate.context) {
             answers.push(answer('e', CYAN, "edit arguments"));
         }
@@ -237,11 +242,37 @@ fn make_visible(args: &Value) -> Value {
     }
 }
 
+/// The changes since the last approval; `None` if there are none.
+pub(super) fn changes(gate: &Gate) -> Option<Vec<Line>> {
+    let diff = changes_since_approval(gate)?;
+    let head = Line::new("◆ ", YELLOW).with("changed since the last approval", BOLD);
+    let mut lines = vec![head];
+    for line in sanitize(diff).lines() {
+        let mut quoted_line = Line::plain("  ").with(QUOTE_PREFIX, DIM);
+        quoted_line.extend(crate::highlight::diff_line(line));
+        lines.push(quoted_line);
+    }
+    Some(lines)
+}
+
+/// The context without what is shown elsewhere, or is only for programs.
+fn shown_context(gate: &Gate) -> Map<String, Value> {
+    let mut context = gate.context.clone();
+    context.remove(CHANGES);
+    let components = context.get_mut(COMPONENTS).and_then(Value::as_array_mut);
+    for component in components.into_iter().flatten() {
+        if let Some(fields) = component.as_object_mut() {
+            fields.remove("source");
+        }
+    }
+    context
+}
+
 /// Everything that is known about a gate, including its context.
 pub(super) fn details(gate: &Gate) -> Vec<Line> {
     let mut lines = vec![Line::new("◆ ", YELLOW).with(&gate.title, BOLD)];
     lines.extend(body(gate, 10_000).lines);
-    let context = serde_json::to_string_pretty(&gate.context).unwrap_or_default();
+    let context = serde_json::to_string_pretty(&shown_context(gate)).unwrap_or_default();
     for line in context.lines() {
         let mut quoted_line = Line::plain("  ").with(QUOTE_PREFIX, DIM);
         quoted_line.extend(crate::highlight::line("json", &sanitize(line)));

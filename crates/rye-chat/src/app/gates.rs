@@ -5,10 +5,10 @@ use std::time::Instant;
 use lillux::sanitize_line;
 use rye_engine::arguments::{ARGUMENTS, PARAMS, is_editable};
 use rye_engine::protocol::{ActionId, CHANGE_SET, Gate, GateId, GateKind, json};
-use rye_engine::tool::{COMMAND_PREFIX, PREFIX};
+use rye_engine::tool::{CHANGES, COMMAND_PREFIX, PREFIX};
 use serde_json::{Value, json};
 
-use super::gate_view::details;
+use super::gate_view::{changes, details};
 use super::{App, Effect, GATE_GRACE, GateInput, PendingGate};
 use crate::block::Block;
 use crate::screen::LiveRegion;
@@ -118,6 +118,10 @@ impl App {
                 let lines = details(&pending.gate);
                 self.add_block(Block::GateDetails(lines));
             }
+            'd' => {
+                let lines = changes(&pending.gate)?;
+                self.add_block(Block::GateDetails(lines));
+            }
             'f' => {
                 let text = selection_text(&pending.gate)?;
                 self.gate_input = Some(GateInput::Arguments(id));
@@ -219,6 +223,11 @@ fn selection_text(gate: &Gate) -> Option<String> {
     serde_json::to_string_pretty(&selection).ok()
 }
 
+/// The changes of a tool since a person last approved it, as a unified diff.
+pub(super) fn changes_since_approval(gate: &Gate) -> Option<&str> {
+    gate.context.get(CHANGES).and_then(Value::as_str)
+}
+
 /// Whether the gate asks for a text rather than for one of several actions.
 pub(super) fn wants_text_answer(gate: &Gate) -> bool {
     gate.actions.is_empty()
@@ -233,7 +242,7 @@ fn takes_reason(gate: &Gate) -> bool {
 
 /// The keys that answer a gate.
 pub(super) fn choices(gate: &Gate) -> Vec<Choice> {
-    let mut taken = vec!['e', 'f', 'm', '?'];
+    let mut taken = vec!['d', 'e', 'f', 'm', '?'];
     let mut choices = Vec::new();
     for (action, number) in gate.actions.iter().zip(1_u32..) {
         let preferred = match action.id {

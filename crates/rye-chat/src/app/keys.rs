@@ -6,7 +6,6 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use rye_engine::protocol::QueueMode;
 
 use super::{App, DRAFT_SAVED, Effect};
-use crate::block::Block;
 
 impl App {
     /// Handles a key.
@@ -234,12 +233,10 @@ impl App {
 
     fn toggle_expanded(&mut self) -> Vec<Effect> {
         self.expanded = !self.expanded;
-        if self.expanded
-            && self.pane().running.is_empty()
-            && let Some(call) = self.pane().last_finished_call().cloned()
-        {
-            self.add_block(Block::ExpandedCall(call));
+        let last = self.pane().last_expandable();
+        match last.filter(|_| self.expanded && self.pane().running.is_empty()) {
+            Some(block) => vec![Effect::Expand(Box::new(block.clone()))],
+            None => Vec::new(),
         }
-        Vec::new()
     }
 }

@@ -2,12 +2,14 @@
 
 use rye_engine::ThreadView;
 use rye_engine::arguments::ARGUMENTS;
-use rye_engine::protocol::{ActionId, Entry, Event, EventKind, GateId, QueuedPrompt, ThreadId};
+use rye_engine::protocol::{
+    ActionId, BackgroundCommand, Entry, Event, EventKind, GateId, QueuedPrompt, ThreadId,
+};
 use serde_json::Value;
 
 use super::App;
 use super::gates::command_prefix;
-use crate::block::first_line;
+use crate::block::{Block, first_line};
 use crate::pane::Pane;
 use crate::text::{DIM, GREEN, RED};
 
@@ -19,6 +21,9 @@ impl App {
         }
         if self.on_gate_event(&event.kind) {
             return;
+        }
+        if let EventKind::BackgroundCommands { commands } = &event.kind {
+            return self.on_background_commands(commands);
         }
         if let EventKind::Lagged { .. } = event.kind {
             return self.panes.iter_mut().for_each(Pane::mark_lagged);
@@ -35,6 +40,19 @@ impl App {
                 self.alert = Some("the agent is done".to_owned());
             }
         }
+    }
+
+    /// Shows commands that have ended, and keeps those that run for the status line.
+    fn on_background_commands(&mut self, commands: &[BackgroundCommand]) {
+        for command in commands {
+            if let Some(ended) = &command.ended {
+                let BackgroundCommand { id, command, .. } = command;
+                let text = format!("{id} {ended}: {}", first_line(command, 100));
+                self.add_block(Block::notice(&text));
+            }
+        }
+        let running = commands.iter().filter(|it| it.ended.is_none());
+        self.background = running.cloned().collect();
     }
 
     fn pane_of(&mut self, thread: &ThreadId) -> Option<&mut Pane> {

@@ -235,6 +235,11 @@ impl App {
         if let Some(running) = &self.shell {
             parts.push(dim(&format!("! {}", first_line(&running.line, 20))));
         }
+        match self.background.as_slice() {
+            [] => {}
+            [one] => parts.push(dim(&format!("{} {}", one.id, first_line(&one.command, 20)))),
+            several => parts.push(dim(&format!("{} in the background", several.len()))),
+        }
         if !pane.notes.is_empty() {
             let count = pane.notes.len();
             parts.push(dim(&format!("{count} output for the next prompt")));

@@ -176,6 +176,7 @@ impl Session {
             metrics: Arc::clone(&inner.metrics),
             key: inner.key.clone(),
             last_seal: Mutex::default(),
+            background: Mutex::default(),
         };
         Self {
             inner: Arc::new(OpenSession {

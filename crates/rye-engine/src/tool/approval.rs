@@ -29,6 +29,10 @@ pub const WORKING_DIR: &str = "working_dir";
 /// Key of the gate's context: what the sandbox confines.
 pub const SANDBOX: &str = "sandbox";
 
+/// Key of the gate's context: the changes of the tool since a person last approved it, as a unified
+/// diff.
+pub const CHANGES: &str = "changes";
+
 /// Key of the gate's context: the first words of the command and what else an approval by prefix
 /// depends on.
 pub const COMMAND_PREFIX: &str = "command_prefix";

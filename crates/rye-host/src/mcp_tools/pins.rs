@@ -153,7 +153,8 @@ impl AcceptedTool {
     }
 }
 
-fn definition_text(description: &str, schema: &Value) -> String {
+/// The definition of a tool as text, for comparisons.
+pub(super) fn definition_text(description: &str, schema: &Value) -> String {
     let schema = serde_json::to_string_pretty(schema).unwrap_or_default();
     format!("{description}\n{schema}\n")
 }

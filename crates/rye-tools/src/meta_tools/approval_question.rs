@@ -10,14 +10,11 @@ use rye_engine::audit::{ARGS_HASH, CHAIN_HASH};
 use rye_engine::policy::{RISK, Risk};
 use rye_engine::sandbox::Enforcement;
 use rye_engine::tool::{DRIFT, DecisionRequest, TOOL_ID, WORKING_DIR};
-use rye_engine::tool_provider::{Component, ResolvedTool, Review};
+use rye_engine::tool_provider::{COMPONENTS, Component, ResolvedTool, Review, components_of};
 use rye_engine::{arguments, text};
 
 /// Key of the gate's context: reasons for the approval.
 const REASONS: &str = "reasons";
-
-/// Key of the gate's context: the files that would run.
-const COMPONENTS: &str = "components";
 
 /// Key of the gate's context: how the kernel confines the call.
 const SANDBOX: &str = "sandbox";
@@ -119,6 +116,7 @@ impl ApprovalQuestion<'_> {
                 name,
                 hash,
                 signed_by,
+                ..
             } = component;
             let signed = match signed_by {
                 Some(signer) => format!("signed by {}", sanitize_line(signer)),
@@ -182,32 +180,7 @@ impl ApprovalQuestion<'_> {
 
     /// Lists the changes since an earlier gate, one per line.
     fn changes(&self, previous: &Map<String, Value>) -> String {
-        let mut text = String::new();
-        let components = previous.get(COMPONENTS).cloned().unwrap_or_default();
-        let was: Vec<Component> = serde_json::from_value(components).unwrap_or_default();
-        let now = &self.resolved.components;
-        for component in now {
-            match was.iter().find(|it| it.name == component.name) {
-                None => {
-                    let name = sanitize_line(&component.name);
-                    let _ = writeln!(text, "- {name} was added");
-                }
-                Some(old) if old.hash != component.hash => {
-                    let [old, new] =
-                        [&old.hash, &component.hash].map(|it| it.get(..16).unwrap_or(it));
-                    let name = sanitize_line(&component.name);
-                    let _ = writeln!(text, "- {name} changed from {old} to {new}");
-                }
-                Some(_) => {}
-            }
-        }
-        for removed in was
-            .iter()
-            .filter(|it| now.iter().all(|component| component.name != it.name))
-        {
-            let name = sanitize_line(&removed.name);
-            let _ = writeln!(text, "- {name} was removed");
-        }
+        let mut text = changed_components(&components_of(previous), &self.resolved.components);
         if previous.get(ARGS_HASH).and_then(Value::as_str) != Some(self.args_hash) {
             text += "- the arguments changed\n";
         }
@@ -224,4 +197,26 @@ impl ApprovalQuestion<'_> {
         }
         text
     }
+}
+
+/// Lists the files that were added, changed or removed, one per line.
+pub(super) fn changed_components(was: &[Component], now: &[Component]) -> String {
+    let mut text = String::new();
+    for component in now {
+        let name = sanitize_line(&component.name);
+        let _ = match was.iter().find(|it| it.name == component.name) {
+            None => writeln!(text, "- {name} was added"),
+            Some(old) if old.hash != component.hash => {
+                let [old, new] = [&old.hash, &component.hash].map(|it| it.get(..16).unwrap_or(it));
+                writeln!(text, "- {name} changed from {old} to {new}")
+            }
+            Some(_) => Ok(()),
+        };
+    }
+    let is_gone = |it: &&Component| now.iter().all(|component| component.name != it.name);
+    for removed in was.iter().filter(is_gone) {
+        let name = sanitize_line(&removed.name);
+        let _ = writeln!(text, "- {name} was removed");
+    }
+    text
 }

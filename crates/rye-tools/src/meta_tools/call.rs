@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::ToolHub;
 use super::approval_question::{ApprovalQuestion, gate_key};
+use super::earlier_approval;
 use rye_engine::BoxFuture;
 use rye_engine::arguments::{self, EditedArguments, annotate};
 use rye_engine::audit;
@@ -15,7 +16,7 @@ use rye_engine::policy::{CallFacts, Mode};
 use rye_engine::sandbox::Sandbox;
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::tool_provider::{
-    CALL_TOOL, ResolvedTool, Review, StoredApproval, ToolProvider, ToolProviderError,
+    CALL_TOOL, ResolvedTool, Review, StoredApproval, ToolProvider, ToolProviderError, components_of,
 };
 
 /// Maximum number of approval requests per call, for a tool that keeps changing.
@@ -111,6 +112,14 @@ impl CallTool {
                 }
                 let mut request =
                     question.request(context.call.as_str(), request_count, previous.as_ref());
+                let earlier = earlier_approval::Comparison {
+                    tool_id: &tool_id,
+                    resolved: &resolved,
+                    context,
+                };
+                earlier
+                    .add_to(&mut request, previous.as_ref(), provider)
+                    .await?;
                 let notice = invalid_message.take().or(why).unwrap_or_default();
                 request.body.insert_str(0, &notice);
                 request_count += 1;
@@ -149,7 +158,11 @@ impl CallTool {
                         .map_err(provider_error)?;
                 }
                 if resolution.action == ActionId::ApproveProject {
-                    let stored = provider.store_approval(&resolved, &resolution.by).await;
+                    let approved = ResolvedTool {
+                        components: components_of(&gate_context),
+                        ..resolved.clone()
+                    };
+                    let stored = provider.store_approval(&approved, &resolution.by).await;
                     stored.map_err(provider_error)?;
                 }
             }

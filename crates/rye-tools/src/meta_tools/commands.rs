@@ -106,6 +106,7 @@ impl CommandTools {
         let command = self.all.get(id).ok_or_else(unknown)?;
         let text = canonical::to_vec(&command.spec).unwrap_or_default();
         let hash = Hash::digest(text).to_hex();
+        let text = serde_json::to_string_pretty(&command.spec).unwrap_or_default();
         Ok(ResolvedTool {
             id: id.to_owned(),
             description: command.spec.description.clone(),
@@ -120,6 +121,8 @@ impl CommandTools {
                 name: format!("{id}: {}", command.spec.run),
                 hash: hash.clone(),
                 signed_by: command.signed_by.clone(),
+                text: Some((text + "\n").into()),
+                ..Component::default()
             }],
             hash,
             handle: Arc::new(command.spec.clone()),

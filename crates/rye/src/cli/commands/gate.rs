@@ -9,6 +9,7 @@ use rye_engine::protocol::{
     SessionId,
 };
 use rye_engine::store::PostOutcome;
+use rye_engine::tool::CHANGES;
 use rye_engine::{Decision, WithdrawError};
 use rye_host::engine::{EngineOptions, answer_command, with_engine};
 use rye_host::lookup::{is_expired, matching_gates, not_found};
@@ -298,6 +299,14 @@ impl Report for ShownGate {
         if let Some(diff) = self.diff.as_ref().filter(|diff| diff.len() > shown) {
             let diff = lillux::quote_block(diff);
             for line in gate_render::lines("all changes:", &diff, page.width()) {
+                page.line(line);
+            }
+        }
+        if let Some(changes) = gate.context.get(CHANGES).and_then(Value::as_str) {
+            let changes = lillux::quote_block(changes);
+            for line in
+                gate_render::lines("changed since the last approval:", &changes, page.width())
+            {
                 page.line(line);
             }
         }

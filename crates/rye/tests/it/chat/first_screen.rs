@@ -1,7 +1,7 @@
 //! What the chat shows about the session and the workspace.
 
 use crate::chat::window::Window;
-use crate::chat::{MODEL, SIZES, assert_screen, env};
+use crate::chat::{MODEL, SIZES, SMALL, assert_screen, env};
 
 #[test]
 fn first_screen_says_what_runs_where() {
@@ -90,24 +90,52 @@ fn theme_of_the_settings_decides_the_colours() {
 
 #[test]
 fn user_is_alerted_while_the_terminal_has_no_focus() {
-    let env = env("{ steps: [], after_last: { text: noted } }");
-    let window = Window::open(&env, MODEL, (80, 24));
-    window.wait_ready();
-    let alerts = || {
-        let bytes = window.bytes();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        text.matches("\x1b]9;rye: the agent is done").count()
-    };
-    // Focus lost, prompt, focus gained, prompt.
-    window.press("\x1b[O");
-    window.press("one\r");
-    window.wait_for("noted");
-    window.wait_ready();
-    window.press("\x1b[I");
-    window.press("two\r");
-    window.wait_until("both answers", |screen| {
-        screen.matches("noted").count() == 2 && screen.contains("ready ·")
-    });
-    // The alert is sent before the paint that says `ready`.
-    assert_eq!(alerts(), 1);
+    // Each terminal gets the notification that it understands.
+    let terminals = [
+        ("xterm-256color", "\x1b]9;rye: the agent is done"),
+        ("foot", "\x1b]777;notify;rye;the agent is done"),
+    ];
+    for (term, notification) in terminals {
+        let env = env("{ steps: [], after_last: { text: noted } }");
+        let window = Window::with(&env, MODEL, (80, 24), &[("TERM", term)]);
+        window.wait_ready();
+        let alerts = || {
+            let bytes = window.bytes();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            text.matches(notification).count()
+        };
+        // Focus lost, prompt, focus gained, prompt.
+        window.press("\x1b[O");
+        window.press("one\r");
+        window.wait_for("noted");
+        window.wait_ready();
+        window.press("\x1b[I");
+        window.press("two\r");
+        window.wait_until("both answers", |screen| {
+            screen.matches("noted").count() == 2 && screen.contains("ready ·")
+        });
+        // The alert is sent before the paint that says `ready`.
+        assert_eq!(alerts(), 1, "{term}");
+    }
+}
+
+#[test]
+fn commands_in_the_background_are_in_the_status_line_until_they_end() {
+    let script = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'until test -e go; do sleep 0.05; \
+                  done; exit 3', background: true } }]\n  - text: started\n";
+    for (_, size) in SIZES {
+        let env = env(script);
+        let window = Window::open(&env, MODEL, size);
+        window.wait_until("ready", |screen| screen.contains("ready"));
+        window.press("go\r");
+        window.wait_for_text("started");
+        if size != SMALL {
+            window.wait_for("· bg-1 until test -e go");
+        }
+        window.press("/status\r");
+        window.wait_for_words("background bg-1 until test");
+        env.write("project/go", "");
+        window.wait_for_words("bg-1 exit code 3: until test");
+        window.wait_until("no command", |screen| !screen.contains("· bg-1"));
+    }
 }

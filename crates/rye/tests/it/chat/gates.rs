@@ -292,3 +292,68 @@ fn approval_by_prefix_covers_commands_that_start_the_same() {
     window.wait_for("done");
     assert!(!env.path("project/three").exists());
 }
+
+#[test]
+fn changes_of_a_tool_since_its_last_approval_are_shown() {
+    let env = with_deploy();
+    let call = "  - tool_calls: [{ name: call_tool, args: { tool_id: 'rye:deploy', params: { to: \
+                prod }, summary: ship it } }]\n  - text: shipped\n";
+    let script = format!("steps:\n{}", call.repeat(3));
+    env.write("project/agent.yaml", &script);
+    let window = Window::open(&env, MODEL, (80, 40));
+    window.wait_ready();
+    window.press("one\r");
+    let first = window.wait_gate();
+    assert!(!first.contains("d what changed"), "{first}");
+    wait_gate_grace();
+    window.press("a");
+    window.wait_for("shipped");
+    // In the same session.
+    change_deploy(&env, "twice");
+    window.press("two\r");
+    let gate_screen = window.wait_for("d what changed");
+    assert!(
+        gate_screen.contains("- tool:deploy changed from")
+            || gate_screen.contains("- deploy changed from"),
+        "{gate_screen}"
+    );
+    wait_gate_grace();
+    window.press("d");
+    window.wait_for("-  command: 'echo once");
+    window.wait_for("+  command: 'echo twice");
+    let shown = env.run(&["gate", "show", &gate(&env)]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("+  command: 'echo twice"), "{shown}");
+    window.wait_gate();
+    wait_gate_grace();
+    window.press("p");
+    window.wait_until("the second call", |screen| {
+        screen.matches("● call_tool").count() == 2
+    });
+    window.wait_ready();
+    window.press("/quit\r");
+    window.exit();
+    // In another session, after an approval for the project.
+    change_deploy(&env, "thrice");
+    let window = Window::open(&env, MODEL, (80, 40));
+    window.wait_ready();
+    window.press("three\r");
+    window.wait_for("d what changed");
+    wait_gate_grace();
+    window.press("d");
+    window.wait_for("-  command: 'echo twice");
+    window.wait_for("+  command: 'echo thrice");
+}
+
+/// Changes what the `deploy` tool prints and signs it.
+fn change_deploy(env: &crate::support::TestEnv, word: &str) {
+    let path = "project/.ai/tools/deploy.yaml";
+    let text = env.read(path);
+    let (signature, text) = text.split_once('\n').unwrap();
+    assert!(signature.contains("rye:signed:"), "{signature}");
+    let start = text.find("'echo ").unwrap() + "'echo ".len();
+    let end = start + text[start..].find(' ').unwrap();
+    env.write(path, &format!("{}{word}{}", &text[..start], &text[end..]));
+    let signed = env.run(&["sign", "deploy"]);
+    assert!(signed.status.success(), "{signed:?}");
+}

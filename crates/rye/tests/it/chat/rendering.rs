@@ -2,7 +2,8 @@
 
 use crate::chat::window::Window;
 use crate::chat::{
-    LOCAL, MODEL, PAGE, WIDE, assert_screen, env, wait_gate_grace, with_deploy, without_spinner,
+    LOCAL, MODEL, PAGE, SIZES, WIDE, assert_screen, env, wait_gate_grace, with_deploy,
+    without_spinner,
 };
 
 const CALLS: &str = "steps:\n  - tool_calls:\n      - { name: write, args: { path: a.txt, content: \"one\\ntwo\\n\" } }\n      \
@@ -179,4 +180,37 @@ fn hostile_text_cannot_control_the_terminal() {
     assert!(screen.contains("› go"), "{screen}");
     let bytes = window.bytes();
     assert!(!bytes.windows(5).any(|it| it == b"owned"));
+}
+
+#[test]
+fn long_output_opens_in_the_pager() {
+    // The middle is left out for the model; the pager shows it.
+    let command = "seq 20000; echo end";
+    let script = format!(
+        "steps:\n  - tool_calls: [{{ name: bash, args: {{ command: '{command}' }} }}]\n  - text: done\n"
+    );
+    for (_, size) in SIZES {
+        let env = env(&script);
+        let pager = "cat > paged.txt; echo in the pager; head -n 1 < /dev/tty > answer.txt";
+        let args = [MODEL, &["--color", "never"]].concat();
+        let window = Window::with(&env, &args, size, &[("PAGER", pager)]);
+        window.wait_until("ready", |screen| screen.contains("ready"));
+        window.press("count\r");
+        window.wait_until("the answer", |screen| {
+            screen.contains("done") && screen.contains("ready")
+        });
+        window.press("\x0f");
+        window.wait_for("in the pager");
+        let paged = env.read("project/paged.txt");
+        assert!(paged.contains("│ 10000\n") && paged.contains("│ end\n"));
+        assert!(!paged.contains("lines above"));
+        // The terminal is in line mode, and the chat returns.
+        window.press("yes\r");
+        window.wait_until("the chat", |screen| {
+            screen.contains("ready") && !screen.contains("in the pager")
+        });
+        assert_eq!(env.read("project/answer.txt"), "yes\n");
+        window.press("still here");
+        window.wait_until("the draft", |screen| screen.contains("still here"));
+    }
 }
