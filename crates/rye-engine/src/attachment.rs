@@ -45,6 +45,42 @@ pub fn image_type(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// MIME types by the extension of a file name, for files whose content does not tell.
+const MIME_TYPES: [(&str, &str); 13] = [
+    ("csv", "text/csv"),
+    ("gz", "application/gzip"),
+    ("html", "text/html"),
+    ("json", "application/json"),
+    ("md", "text/markdown"),
+    ("mp3", "audio/mpeg"),
+    ("mp4", "video/mp4"),
+    ("svg", "image/svg+xml"),
+    ("wav", "audio/wav"),
+    ("webm", "video/webm"),
+    ("xml", "application/xml"),
+    ("yaml", "application/yaml"),
+    ("zip", "application/zip"),
+];
+
+/// The MIME type of a file, by its content and name.
+pub fn mime_type(name: &str, bytes: &[u8]) -> &'static str {
+    if let Some(image) = image_type(bytes) {
+        return image;
+    }
+    if bytes.starts_with(b"%PDF-") {
+        return "application/pdf";
+    }
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension);
+    let is_same = |(known, _): &&(&str, &str)| {
+        extension.is_some_and(|extension| extension.eq_ignore_ascii_case(known))
+    };
+    match MIME_TYPES.iter().find(is_same) {
+        Some((_, mime_type)) => mime_type,
+        None if std::str::from_utf8(bytes).is_ok() => "text/plain",
+        None => "application/octet-stream",
+    }
+}
+
 /// An inline image.
 pub fn inline_image(name: &str, mime_type: &str, bytes: &[u8]) -> Part {
     Part::Attachment {
@@ -84,6 +120,26 @@ impl ToolContext {
                 text: format!("[{description}, which could not be stored]"),
                 part: None,
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mime_type_follows_from_content_and_name() {
+        let table: [(&str, &[u8], &str); 6] = [
+            ("a.txt", b"\x89PNG\r\n\x1a\n", "image/png"),
+            ("report", b"%PDF-1.7", "application/pdf"),
+            ("data.JSON", b"{}", "application/json"),
+            ("page.html", b"<p>", "text/html"),
+            ("notes", "größer".as_bytes(), "text/plain"),
+            ("core.bin", b"\xff\xfe\x00", "application/octet-stream"),
+        ];
+        for (name, bytes, expected) in table {
+            assert_eq!(mime_type(name, bytes), expected, "{name}");
         }
     }
 }

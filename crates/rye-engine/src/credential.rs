@@ -6,6 +6,7 @@
 //! [redacted](lillux::redact) in its output.
 
 mod context;
+mod login;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -19,6 +20,8 @@ use zeroize::Zeroizing;
 
 use crate::BoxFuture;
 use lillux::redact::Redactor;
+
+pub use login::{LoginProvider, PendingLogin};
 
 /// Tokens that expire within this time are refreshed before use.
 const REFRESH_MARGIN: Duration = Duration::from_mins(1);
@@ -88,7 +91,9 @@ impl Credential {
     fn add_to(&self, redactor: &Redactor) {
         redactor.add(&self.secret);
         if let Some(oauth) = &self.oauth {
-            redactor.add(&oauth.refresh_token);
+            if let Some(token) = &oauth.refresh_token {
+                redactor.add(token);
+            }
             if let Some(secret) = &oauth.client_secret {
                 redactor.add(secret);
             }
@@ -113,8 +118,12 @@ pub struct OAuth {
     /// Client secret, if required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<Zeroizing<String>>,
-    /// Refresh token.
-    pub refresh_token: Zeroizing<String>,
+    /// Whether id and secret of the client are sent in the header `Authorization`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub basic_auth: bool,
+    /// Refresh token; without it, a person must log in again when the access token expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_token: Option<Zeroizing<String>>,
     /// Scope to request. Default: the original scope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
@@ -197,6 +206,7 @@ pub trait CredentialStore: Send + Sync + 'static {
 pub(crate) struct Credentials {
     store: Option<Arc<dyn CredentialStore>>,
     refresher: Option<Arc<dyn Refresher>>,
+    logins: Option<Arc<dyn LoginProvider>>,
     /// One lock per token that is being refreshed.
     refresh_locks: Mutex<Locks>,
     /// Owners whose secrets are already redacted.
@@ -219,10 +229,12 @@ impl Credentials {
     pub(crate) fn new(
         store: Option<Arc<dyn CredentialStore>>,
         refresher: Option<Arc<dyn Refresher>>,
+        logins: Option<Arc<dyn LoginProvider>>,
     ) -> Self {
         Self {
             store,
             refresher,
+            logins,
             refresh_locks: Mutex::default(),
             redacted_owners: tokio::sync::Mutex::default(),
         }
@@ -309,6 +321,12 @@ impl Credentials {
         let (Some(oauth), Some(refresher)) = (&current.oauth, &self.refresher) else {
             return Ok(CredentialLookup::Invalid("it has expired".to_owned()));
         };
+        if oauth.refresh_token.is_none() && current.expires_by(now) {
+            return Ok(CredentialLookup::Invalid("it has expired".to_owned()));
+        }
+        if oauth.refresh_token.is_none() {
+            return Ok(CredentialLookup::Found(current.secret));
+        }
         match refresher.refresh(oauth).await {
             Ok(refreshed) => {
                 let refreshed = refreshed.into_credential(oauth, now);
@@ -360,7 +378,7 @@ impl RefreshedToken {
         Credential {
             secret: self.access_token,
             oauth: Some(OAuth {
-                refresh_token: refresh_token.unwrap_or_else(|| previous.refresh_token.clone()),
+                refresh_token: refresh_token.or_else(|| previous.refresh_token.clone()),
                 expires_at: self.expires_in.map(|time| now.after(time)),
                 ..previous.clone()
             }),

@@ -70,6 +70,12 @@ pub struct Engine {
     inner: Arc<Inner>,
 }
 
+impl From<Arc<Inner>> for Engine {
+    fn from(inner: Arc<Inner>) -> Self {
+        Self { inner }
+    }
+}
+
 /// Returns the public key of a fingerprint whose decisions are accepted.
 pub(crate) type DecisionKeys = Arc<dyn Fn(&str) -> Option<PublicKey> + Send + Sync>;
 

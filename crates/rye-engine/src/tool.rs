@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field, info_span};
 
 use crate::BoxFuture;
+use crate::attachment;
 use crate::blob::SCHEME;
 use crate::engine::Inner;
 use crate::metrics::Metric;
@@ -33,7 +34,7 @@ pub use approval::{
     ApprovalRequirement, CHANGES, COMMAND_PREFIX, DRIFT, PREFIX, RESOLVED_PATH, SANDBOX, TOOL_ID,
     WORKING_DIR, resolve_approval,
 };
-pub use request::{DecisionRequest, VAULT, WHILE_RUNNING};
+pub use request::{DecisionRequest, LOGIN, VAULT, WHILE_RUNNING};
 pub use rye_protocol::EffectClass;
 
 /// Definition of a tool.
@@ -383,12 +384,16 @@ impl ToolContext {
     ) -> Result<String, ToolError> {
         let no_store = "no blob store is configured";
         let blobs = self.blobs().ok_or_else(|| ToolError::failed(no_store))?;
+        let name = name.into();
+        let mime_type = attachment::mime_type(&name, &bytes).to_owned();
+        let size = bytes.len() as u64;
         let stored = blobs.put(bytes).await;
         let hash = stored.map_err(|error| ToolError::failed(error.to_string()))?;
         let source = format!("{SCHEME}{hash}");
-        let name = name.into();
         let event = EventKind::Artifact {
             name,
+            mime_type,
+            size,
             source: source.clone(),
         };
         self.record_event(event).await?;

@@ -12,7 +12,7 @@ use rye_engine::compaction::Settings;
 use rye_engine::guides::Guides;
 use rye_engine::protocol::{ActionId, Archive, Gate};
 use rye_engine::store::{SessionStore, StoreError};
-use rye_engine::tool::VAULT;
+use rye_engine::tool::{LOGIN, VAULT};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -28,8 +28,8 @@ use crate::sandbox::{
 };
 use crate::settings;
 use crate::{
-    Catalogue, CheckSpec, FileGuides, HostError, MetaTools, SandboxKind, SqliteStore,
-    builder_with_store, load_checks, load_compaction, meta_tools, store,
+    Catalogue, CheckSpec, FileGuides, HostError, MetaTools, SandboxKind, ServiceLogins,
+    SqliteStore, builder_with_store, load_checks, load_compaction, load_oauth, meta_tools, store,
 };
 
 /// How long to wait for the store to close. Takes a moment unless the disk hangs.
@@ -177,6 +177,7 @@ pub(crate) fn build_engine(
             .policy(bridge.policy)
             .prompt_on_limit(bridge.prompt_on_limit);
         builder = builder
+            .logins(service_logins(context)?)
             .compaction(compaction(context)?)
             .call_limits(call_limits()?);
         let guides = file_guides(context, &workspace, options.skills)?;
@@ -293,6 +294,13 @@ fn checks(context: &Context) -> Result<Vec<CheckSpec>, Failure> {
     Ok(checks)
 }
 
+/// The logins to services with OAuth.
+pub fn service_logins(context: &Context) -> Result<ServiceLogins, Failure> {
+    let (services, ignored) = load_oauth(context.spaces())?;
+    context.warn_ignored(&ignored);
+    Ok(ServiceLogins::new(services, context.vault()))
+}
+
 /// The compaction settings.
 fn compaction(context: &Context) -> Result<Settings, Failure> {
     let (settings, ignored) = load_compaction(context.spaces())?;
@@ -330,8 +338,11 @@ pub fn start_failure(error: io::Error) -> Failure {
 pub fn answer_command(gate: &Gate) -> String {
     let id = gate.id.short();
     let actions: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
-    let secret = gate.context.get(VAULT).and_then(Value::as_str);
-    match (actions.as_slice(), secret) {
+    let text = |key: &str| gate.context.get(key).and_then(Value::as_str);
+    if let Some(service) = text(LOGIN) {
+        return format!("rye vault login {service} && rye gate answer {id} --action provided");
+    }
+    match (actions.as_slice(), text(VAULT)) {
         (_, Some(name)) => {
             format!("rye vault set {name} && rye gate answer {id} --action provided")
         }

@@ -20,7 +20,10 @@ use serde_json::json;
 use crate::failure::{Failure, FailureKind};
 use crate::sandbox::ConfinementError;
 use crate::settings::SettingsError;
-use crate::{CallGateError, CompactionError, HostError, MetaToolsError, ModelsError, PolicyError};
+use crate::{
+    CallGateError, CompactionError, HostError, LoginError, MetaToolsError, ModelsError, OAUTH_FILE,
+    PolicyError,
+};
 
 /// Hint for a state directory that cannot be written.
 pub(crate) const UNWRITABLE_STATE: &str = "export RYE_STATE_DIR=/path/to/writable/directory";
@@ -265,6 +268,22 @@ impl From<UserKeyError> for Failure {
             _ => Self::failed("key", error),
         };
         failure.maybe_hint(hint)
+    }
+}
+
+impl From<LoginError> for Failure {
+    fn from(error: LoginError) -> Self {
+        match error {
+            LoginError::ClientSecret(error) => error.into(),
+            LoginError::UnknownService(ref name, ref known) => {
+                let hint =
+                    format!("${{EDITOR:-vi}} ~/.ai/{OAUTH_FILE}  # add {name}: rye help vault");
+                let failure = Self::failed("unknown_service", &error);
+                failure.candidates(known.iter().cloned()).hint(hint)
+            }
+            error @ LoginError::NoSuchMethod { .. } => Self::usage(error),
+            error => Self::failed("login", error),
+        }
     }
 }
 

@@ -67,6 +67,7 @@
 //! ```
 
 pub mod accept;
+mod artifacts;
 mod batch;
 pub mod call;
 mod call_gates;
@@ -128,6 +129,7 @@ use rye_engine::{BuildError, Builder, Engine};
 use rye_items::vault::Vault;
 use rye_store::FileBlobs;
 
+pub use artifacts::{Artifact, ArtifactKind, artifact_bytes, artifacts};
 pub use batch::{Batch, Row};
 pub use call_gates::{CallGateError, CallGates};
 pub use checks::{CHECKS_FILE, load_checks};
@@ -144,7 +146,10 @@ pub use mcp_tools::{McpTools, server_environment};
 pub use meta_tools::{MetaTools, MetaToolsError, executor_with, graphs, meta_tools};
 pub use model_script::{SCRIPT_HEADER, model_script};
 pub use models::{MODELS_FILE, ModelsError, load_models};
-pub use oauth::HttpRefresher;
+pub use oauth::{
+    ClientAuth, HttpRefresher, LoginError, LoginMethod, OAUTH_FILE, OAuthService, OAuthServices,
+    ServiceLogins, load_oauth,
+};
 pub use policy_file::{POLICY_FILE, PolicyError, load_policy};
 pub use project_approvals::store_project_approval;
 pub use rye_model::{Catalogue, ModelSummary, Overrides, Script, ScriptCall, ScriptedAnswer, Step};

@@ -36,7 +36,7 @@ pub use diagnostics::Diagnostics;
 pub use elicitation::{Elicitation, ElicitationFuture, ElicitationHandler, ElicitationReply};
 pub use error::{ClientError, ClientErrorKind};
 pub use import::secret_name;
-pub use login::{LoginGrant, LoginRequest};
+pub use login::{LoginGrant, LoginRequest, Loopback};
 pub use pool::Pool;
 pub use rye_executor::redact::is_secret_name;
 pub use tools::{Drift, Pin, RemoteTool};

@@ -198,6 +198,10 @@ pub enum EventKind {
     Artifact {
         /// Its name.
         name: String,
+        /// Its MIME type.
+        mime_type: String,
+        /// Length in bytes.
+        size: u64,
         /// Blob reference.
         source: String,
     },

@@ -52,7 +52,7 @@ pub fn required_blobs(archive: &Archive) -> BTreeMap<Hash, String> {
         }
     }
     for event in &archive.events {
-        if let EventKind::Artifact { name, source } = &event.kind {
+        if let EventKind::Artifact { name, source, .. } = &event.kind {
             add(parse_address(source), name);
         }
     }

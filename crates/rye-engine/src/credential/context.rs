@@ -24,7 +24,7 @@ impl ToolContext {
                     format!("The credential for {service} is no longer valid: {why}")
                 }
             };
-            self.request_credential(service, &why, nth).await?;
+            Box::pin(self.request_credential(service, &why, nth)).await?;
         }
         Err(auth_required(
             service,
@@ -44,7 +44,30 @@ impl ToolContext {
         let title = format!("credential for {service}");
         let mut request = DecisionRequest::credential(key, title, service);
         why.clone_into(&mut request.body);
-        match self.request_decision(request).await {
+        // The link of an earlier process leads nowhere, and the gate keeps it.
+        let login = if self.has_gate(&request.resume_key).await? {
+            None
+        } else {
+            self.offer_login(service, &mut request).await?
+        };
+        let key = request.resume_key.clone();
+        let decision = self.request_decision(request);
+        let decision = match login {
+            None => decision.await,
+            Some(login) => {
+                let mut decision = Box::pin(decision);
+                let login = Box::pin(self.complete_login(service, &key, login));
+                tokio::select! {
+                    biased;
+                    decided = &mut decision => decided,
+                    done = login => {
+                        done?;
+                        decision.await
+                    }
+                }
+            }
+        };
+        match decision {
             Ok(resolution) if resolution.action == ActionId::Provided => {
                 // Look it up at once, so that it is redacted.
                 self.look_up_credential(service).await.map(drop)

@@ -14,7 +14,7 @@ use crate::blob::BlobStore;
 use crate::changes::Workspaces;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::Settings;
-use crate::credential::{CredentialStore, Credentials, Refresher};
+use crate::credential::{CredentialStore, Credentials, LoginProvider, Refresher};
 use crate::guides::Guides;
 use crate::machine::CallLimits;
 use crate::metrics::Metrics;
@@ -59,6 +59,7 @@ pub struct Builder {
     decision_keys: Option<DecisionKeys>,
     credentials: Option<Arc<dyn CredentialStore>>,
     refresher: Option<Arc<dyn Refresher>>,
+    logins: Option<Arc<dyn LoginProvider>>,
     redactor: Redactor,
     prompt_on_limit: bool,
     policy: Policy,
@@ -189,6 +190,13 @@ impl Builder {
         self
     }
 
+    /// Logins that the gates of missing credentials offer.
+    #[must_use]
+    pub fn logins(mut self, logins: impl LoginProvider) -> Self {
+        self.logins = Some(Arc::new(logins));
+        self
+    }
+
     /// Secrets to redact from all output, in addition to the credentials in use.
     #[must_use]
     pub fn redactor(mut self, redactor: Redactor) -> Self {
@@ -248,7 +256,7 @@ impl Builder {
             metrics,
             clock: self.clock.unwrap_or_else(|| Arc::<SystemClock>::default()),
             tools: Arc::new(tools),
-            credentials: Credentials::new(self.credentials, self.refresher),
+            credentials: Credentials::new(self.credentials, self.refresher, self.logins),
             redactor: self.redactor,
             prompt_on_limit: self.prompt_on_limit,
             policy: self.policy,

@@ -11,6 +11,10 @@ use crate::sandbox::Sandbox;
 /// Key of the context of a [credential request](DecisionRequest::credential): name of the secret.
 pub const VAULT: &str = "vault";
 
+/// Key of the context of a [credential request](DecisionRequest::credential): name of the service to
+/// which a person can log in.
+pub const LOGIN: &str = "login";
+
 /// Key of the gate's context: the effect of the call has begun, so the call is not repeated if its
 /// process dies.
 pub const WHILE_RUNNING: &str = "while_running";

@@ -154,7 +154,14 @@ async fn artifact_is_removed_with_its_session() {
     session.prompt(prompt).await.unwrap();
     let (name, source) = loop {
         let event = events.next().await.unwrap().unwrap().event;
-        if let EventKind::Artifact { name, source } = event.kind {
+        if let EventKind::Artifact {
+            name,
+            mime_type,
+            size,
+            source,
+        } = event.kind
+        {
+            assert_eq!((mime_type.as_str(), size), ("text/plain", 25));
             assert!(event.sequence.is_some());
             break (name, source);
         }

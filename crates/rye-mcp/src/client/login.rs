@@ -17,7 +17,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 use super::connect::{ServerSpec, error_chain};
 use super::error::{ClientError, ClientErrorKind};
-use loopback::Loopback;
+pub use loopback::Loopback;
 pub(super) use token_store::{ClientRegistration, TokenStore};
 
 /// How long the user has to log in.

@@ -93,6 +93,10 @@ pub(crate) async fn blob(
 pub(crate) struct Artifact {
     /// Its name.
     name: String,
+    /// Its MIME type.
+    mime_type: String,
+    /// Length in bytes.
+    size: u64,
     /// Reference to the blob, `blob:HASH`.
     source: String,
     /// Sequence number of the event.
@@ -132,8 +136,15 @@ pub(crate) async fn artifacts(
         };
         last = sequence;
         artifacts.extend(page.into_iter().filter_map(|event| match event.kind {
-            EventKind::Artifact { name, source } => Some(Artifact {
+            EventKind::Artifact {
                 name,
+                mime_type,
+                size,
+                source,
+            } => Some(Artifact {
+                name,
+                mime_type,
+                size,
                 source,
                 sequence: event.sequence,
             }),

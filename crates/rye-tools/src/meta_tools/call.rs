@@ -117,9 +117,8 @@ impl CallTool {
                     resolved: &resolved,
                     context,
                 };
-                earlier
-                    .add_to(&mut request, previous.as_ref(), provider)
-                    .await?;
+                let added = earlier.add_to(&mut request, previous.as_ref(), provider);
+                Box::pin(added).await?;
                 let notice = invalid_message.take().or(why).unwrap_or_default();
                 request.body.insert_str(0, &notice);
                 request_count += 1;
@@ -333,7 +332,7 @@ async fn resolve_auth_error(
         {
             *credential_requests += 1;
             let nth = *credential_requests - 1;
-            context.request_credential(&service, &remedy, nth).await
+            Box::pin(context.request_credential(&service, &remedy, nth)).await
         }
         error => Err(provider_error(error)),
     }

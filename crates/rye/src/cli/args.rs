@@ -24,10 +24,11 @@ pub(crate) use acp::AcpArgs;
 pub(crate) use config::{AcceptArgs, ConfigCommand};
 pub(crate) use control::{ControlArgs, WatchArgs, WithdrawGateArgs};
 pub(crate) use engine::{
-    ApprovalScope, ChatArgs, CompactArgs, DiffArgs, EvalArgs, ExportSessionArgs, ForkArgs,
-    GateArgs, GateCommand, ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, ReviewArgs,
-    SandboxChoice, SandboxCommand, SandboxRunArgs, SandboxServeArgs, SelectionArgs, SessionArgs,
-    SessionCommand, ShowSessionArgs, ThreadArgs, TitleArgs, UndoArgs, VerifySessionArgs,
+    ApprovalScope, ArtifactsArgs, ChatArgs, CompactArgs, DiffArgs, EvalArgs, ExportSessionArgs,
+    ForkArgs, GateArgs, GateCommand, ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs,
+    ReviewArgs, SandboxChoice, SandboxCommand, SandboxRunArgs, SandboxServeArgs, SelectionArgs,
+    SessionArgs, SessionCommand, ShowSessionArgs, ThreadArgs, TitleArgs, UndoArgs,
+    VerifySessionArgs,
 };
 pub(crate) use execute::{
     CallOptions, CarryOutArgs, ExecuteArgs, RunCommand, TailArgs, ToolSandboxChoice, TraceChoice,
@@ -44,7 +45,9 @@ pub(crate) use mcp::{
 };
 pub(crate) use models::{ModelsCommand, TestArgs};
 pub(crate) use server::{CreateTokenArgs, RevokeTokenArgs, ServeHttpArgs, TokenCommand};
-pub(crate) use vault::{GetArgs, ListArgs, OwnerArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
+pub(crate) use vault::{
+    GetArgs, ListArgs, LoginServiceArgs, OwnerArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand,
+};
 
 /// Run signed tools and durable agents
 #[derive(Debug, Parser)]

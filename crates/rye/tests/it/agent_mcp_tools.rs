@@ -350,4 +350,47 @@ fn server_image_reaches_the_model_and_file_is_stored() {
     write_script(&env, &read);
     let read = stdout_text(&env.run(MODEL));
     assert!(read.contains("not text: 4 bytes"), "{read}");
+
+    // Both are artifacts of the session.
+    let listed = json(&env.run(&["session", "artifacts", session, "--json"]));
+    let about = |number: usize| {
+        let artifact = &listed["artifacts"][number - 1];
+        let text = |key: &str| artifact[key].as_str().unwrap_or_default().to_owned();
+        (
+            text("name"),
+            text("kind"),
+            text("mime_type"),
+            artifact["size"].as_u64(),
+        )
+    };
+    let expected = |name: &str, kind: &str, mime_type: &str, size| {
+        (
+            name.to_owned(),
+            kind.to_owned(),
+            mime_type.to_owned(),
+            Some(size),
+        )
+    };
+    assert_eq!(about(1), expected("image-1.png", "image", "image/png", 68));
+    assert_eq!(
+        about(2),
+        expected("clouds.bin", "data", "application/x-clouds", 4)
+    );
+    let get = |args: &[&str]| env.run(&[&["session", "artifacts", session][..], args].concat());
+    let got = get(&["--get", "clouds.bin"]);
+    assert!(got.status.success(), "{got:?}");
+    assert_eq!(
+        std::fs::read(env.path("project/clouds.bin")).unwrap(),
+        [0, 1, 2, 3]
+    );
+    // An existing file is kept.
+    assert!(!get(&["--get", "2"]).status.success());
+    let image = get(&["--get", "1", "--output", "-"]);
+    assert!(image.stdout.starts_with(b"\x89PNG"), "{image:?}");
+    let missing = get(&["--get", "none"]);
+    let message = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(
+        message.contains("no artifact none") && message.contains("image-1.png"),
+        "{message}"
+    );
 }

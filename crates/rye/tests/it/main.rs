@@ -72,3 +72,4 @@ mod sessions;
 mod support;
 mod terminal;
 mod vault;
+mod vault_login;

@@ -19,15 +19,16 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 const SUCCESS_PAGE: &str = "You are logged in. You can close this page.\n";
 const REFUSED_PAGE: &str = "You are not logged in. The terminal shows the reason.\n";
 
-/// Listens on the loopback interface for the redirect.
-pub(super) struct Loopback {
+/// Listens on the loopback interface for the redirect of a browser.
+#[derive(Debug)]
+pub struct Loopback {
     listener: TcpListener,
     redirect_uri: String,
 }
 
 impl Loopback {
-    /// Listens on a port; 0 means any free port.
-    pub(super) async fn open(port: u16) -> Result<Self, String> {
+    /// Listens on a port; 0 means any free port. The error is a message for people.
+    pub async fn open(port: u16) -> Result<Self, String> {
         let bound = async {
             let listener = TcpListener::bind(("127.0.0.1", port)).await?;
             let redirect_uri = format!("http://{}{PATH}", listener.local_addr()?);
@@ -40,12 +41,14 @@ impl Loopback {
         bound.map_err(|error| format!("cannot listen for the browser: {error}"))
     }
 
-    pub(super) fn redirect_uri(&self) -> &str {
+    /// The address to which the browser must be redirected.
+    pub fn redirect_uri(&self) -> &str {
         &self.redirect_uri
     }
 
-    /// Waits for the browser and returns the redirect URL with its query.
-    pub(super) async fn wait_for_redirect(self) -> Result<String, String> {
+    /// Waits for the browser and returns the redirect URL with its query. The error is a message for
+    /// people.
+    pub async fn wait_for_redirect(self) -> Result<String, String> {
         let (sender, mut queries) = mpsc::channel(1);
         let callback = |RawQuery(query): RawQuery| async move {
             let Some(query) = query else {

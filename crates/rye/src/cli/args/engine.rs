@@ -338,6 +338,11 @@ pub(crate) enum SessionCommand {
         Example:\n  rye session title 4d1f83a2 'Fix the build'"
     )]
     Title(TitleArgs),
+    /// List the files that tools produced, or download one
+    #[command(after_help = "Examples:\n  rye session artifacts 4d1f83a2\n  \
+        rye session artifacts 4d1f83a2 --get 1\n  \
+        rye session artifacts 4d1f83a2 --get report.pdf --output - | less")]
+    Artifacts(ArtifactsArgs),
     /// Review the changes that a session in review mode has made
     #[command(
         after_help = "Opens a gate with the changes, as the end of a turn does. Exit codes are those of\n\
@@ -383,6 +388,21 @@ pub(crate) struct ShowSessionArgs {
     /// Show all text, and the id of each entry
     #[arg(long)]
     pub(crate) full: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ArtifactsArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// Download this one: its number or name
+    #[arg(long, value_name = "ARTIFACT")]
+    pub(crate) get: Option<String>,
+    /// File to write, or `-` for standard output [default: its name, in the current directory]
+    #[arg(long, short, value_name = "FILE", requires = "get")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long, requires = "get")]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

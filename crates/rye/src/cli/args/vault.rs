@@ -26,6 +26,14 @@ pub(crate) enum VaultCommand {
         curl -H \"Authorization: Bearer $(rye vault get API_TOKEN)\" https://api.example.org\n  \
         rye vault get API_TOKEN --show")]
     Get(GetArgs),
+    /// Log in to a service and store its token for agents
+    #[command(
+        after_help = "The services are in `.ai/config/agent/oauth.yaml`. Prints a link, and waits up to ten minutes.\n\n\
+        Examples:\n  \
+        rye vault login github\n  \
+        rye vault login github --device"
+    )]
+    Login(LoginServiceArgs),
     /// List the names of secrets
     #[command(after_help = "Example:\n  rye vault list")]
     List(ListArgs),
@@ -65,6 +73,20 @@ impl OwnerArgs {
     pub(crate) fn is_set(&self) -> bool {
         self.session.is_some() || self.org.is_some()
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LoginServiceArgs {
+    /// Name of the service
+    pub(crate) service: SecretName,
+    /// Log in with a code, in a browser on any machine
+    #[arg(long)]
+    pub(crate) device: bool,
+    /// Scopes to request instead of the configured ones
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) scope: Vec<String>,
+    #[command(flatten)]
+    pub(crate) owner: OwnerArgs,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `rye session`: lists, shows, resumes and removes sessions.
 
+mod artifacts;
 mod changes;
 mod compaction;
 mod control;
@@ -60,6 +61,7 @@ pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
         SessionCommand::Compact(args) => compaction::run(args, context),
         SessionCommand::Thread(args) => thread::run(args, context),
         SessionCommand::Title(args) => title::run(args, context),
+        SessionCommand::Artifacts(args) => artifacts::run(args, context),
         SessionCommand::Review(args) => review::run(args, context),
         SessionCommand::Diff(args) => changes::diff(args, context),
         SessionCommand::Undo(args) => changes::undo(args, context),

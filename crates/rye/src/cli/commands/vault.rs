@@ -1,6 +1,7 @@
 //! `rye vault`: stores, prints, lists and removes secrets.
 
 mod credentials;
+mod login;
 
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ pub(crate) fn run(command: VaultCommand, context: &Context) -> Outcome {
             credentials::set(&args, vault, context)
         }
         VaultCommand::Set(args) => set(&args, &vault),
+        VaultCommand::Login(args) => login::run(&args, vault, context),
         VaultCommand::Get(args) => get(&args, &vault, context.printer),
         VaultCommand::List(args) => list(&args, &vault, context),
         VaultCommand::Rm(args) if args.owner.is_set() || args.oauth => {

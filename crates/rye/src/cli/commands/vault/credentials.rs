@@ -63,12 +63,12 @@ pub(super) fn all(vault: &Vault, context: &Context) -> Result<Vec<(Owner, String
     Ok(engine::runtime()?.block_on(store.list())?)
 }
 
-fn store(vault: Vault, context: &Context) -> Result<Credentials, Failure> {
+pub(super) fn store(vault: Vault, context: &Context) -> Result<Credentials, Failure> {
     let database = engine::database(context)?;
     Ok(Credentials::new(&database, Some(vault)))
 }
 
-fn owner(args: &OwnerArgs, context: &Context) -> Result<Owner, Failure> {
+pub(super) fn owner(args: &OwnerArgs, context: &Context) -> Result<Owner, Failure> {
     match (&args.session, &args.org) {
         (Some(part), _) => find_session_in_store(context, part).map(Owner::Session),
         (None, Some(org)) => Ok(Owner::Org(org.clone())),
@@ -117,7 +117,8 @@ fn parse_oauth_token(secret: &Secret) -> Result<Credential, Failure> {
             token_url: token.token_url,
             client_id: token.client_id,
             client_secret: token.client_secret,
-            refresh_token: token.refresh_token,
+            basic_auth: false,
+            refresh_token: Some(token.refresh_token),
             scope: token.scope,
             expires_at: end.map(|time| now.after(time)),
         }),

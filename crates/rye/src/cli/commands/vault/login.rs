@@ -1,0 +1,65 @@
+//! `rye vault login`: logs in to a service and stores its token.
+
+use std::time::Duration;
+
+use rye_engine::credential::{CredentialStore as _, Owner};
+use rye_host::LoginMethod;
+use rye_host::engine::{runtime, service_logins};
+use rye_items::vault::Vault;
+use serde_json::{Value, json};
+
+use super::credentials;
+use crate::cli::args::LoginServiceArgs;
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+use crate::cli::page::{BOLD, Page, paint, sanitize};
+use crate::cli::printer::{Outcome, Report};
+
+/// How long the user has to log in.
+const TIMEOUT: Duration = Duration::from_mins(10);
+
+pub(super) fn run(args: &LoginServiceArgs, vault: Vault, context: &Context) -> Outcome {
+    let owner = credentials::owner(&args.owner, context)?;
+    let logins = service_logins(context)?;
+    let store = credentials::store(vault, context)?;
+    let service = args.service.to_string();
+    let method = args.device.then_some(LoginMethod::Device);
+    let words = args.scope.iter().flat_map(|scope| scope.split_whitespace());
+    let scopes: Vec<_> = words.map(str::to_owned).collect();
+    let printer = context.printer;
+    runtime()?.block_on(async {
+        let pending = logins.start(&service, method, &scopes).await?;
+        // Printed even with `--quiet`, because the login needs it.
+        let url = sanitize(&pending.url);
+        printer.print_stderr(&format!("open this URL in a browser:\n{url}\n"));
+        if let Some(code) = &pending.code {
+            printer.print_stderr(&format!("and type this code: {}\n", sanitize(code)));
+        }
+        let failed = |why: &str| {
+            let message = format!("cannot log in to {service}: {why}");
+            Failure::failed("login", message)
+        };
+        let logged_in = tokio::time::timeout(TIMEOUT, pending.credential).await;
+        let logged_in = logged_in.map_err(|_| failed("no login within ten minutes"))?;
+        let credential = logged_in.map_err(|why| failed(&why))?;
+        store.put(&owner, &service, &credential).await?;
+        Ok::<_, Failure>(())
+    })?;
+    Ok(Box::new(ServiceLogin { service, owner }))
+}
+
+struct ServiceLogin {
+    service: String,
+    owner: Owner,
+}
+
+impl Report for ServiceLogin {
+    fn json(&self) -> Value {
+        json!({ "service": self.service, "owner": self.owner.to_string() })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let service = paint(BOLD, sanitize(&self.service));
+        page.line(format_args!("logged in to {service}"));
+    }
+}
