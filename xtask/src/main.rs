@@ -35,6 +35,7 @@ Commands:
   console [--vendor | --screenshots]    Check the web console, rebuild its vendored file, or
                                         take the screenshots of its documentation
   demo-svg                              Record `rye demo` as docs/demo.svg
+  chat-svg                              Record a task in `rye chat` as docs/chat.svg
 
 Examples:
   cargo xtask test
@@ -72,6 +73,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         "fuzz" => fuzz::main(rest),
         "console" => console::main(rest),
         "demo-svg" => demo_svg::main(),
+        "chat-svg" => demo_svg::chat(),
         "help" | "-h" | "--help" => {
             print_line!("{HELP}");
             Ok(())

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use anstyle::{AnsiColor, Style};
 use lillux::strip_control;
-use unicode_width::UnicodeWidthStr as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::theme::Theme;
 
@@ -69,7 +69,7 @@ impl Line {
     }
 
     pub(crate) fn width(&self) -> usize {
-        self.spans.iter().map(|span| span.text.width()).sum()
+        self.spans.iter().map(|span| cells(&span.text)).sum()
     }
 
     pub(crate) fn text(&self) -> String {
@@ -137,10 +137,18 @@ impl Line {
     }
 }
 
+/// The number of cells that a text takes at most. Terminals differ in sequences of emoji: some
+/// draw them as one, some each on its own. A line that is too short is harmless; one that the
+/// terminal wraps is not.
+pub(crate) fn cells(text: &str) -> usize {
+    let single: usize = text.chars().filter_map(|letter| letter.width()).sum();
+    single.max(text.width())
+}
+
 /// Length in bytes of the longest beginning that fits into `width`.
 pub(crate) fn prefix_len(text: &str, width: usize) -> usize {
     let mut ends = text.char_indices().map(|(at, c)| (at, at + c.len_utf8()));
-    let too_wide = ends.find(|(_, end)| text[..*end].width() > width);
+    let too_wide = ends.find(|(_, end)| cells(&text[..*end]) > width);
     too_wide.map_or(text.len(), |(at, _)| at)
 }
 

@@ -8,6 +8,7 @@ mod plain;
 mod prompt_command;
 mod queue;
 mod random_keys;
+mod recording;
 mod rendering;
 mod sessions;
 mod signals;

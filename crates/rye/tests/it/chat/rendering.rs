@@ -214,3 +214,53 @@ fn long_output_opens_in_the_pager() {
         window.wait_until("the draft", |screen| screen.contains("still here"));
     }
 }
+
+/// Wide letters, sequences of emoji that terminals draw in different widths, combining letters, and
+/// right-to-left text.
+#[test]
+fn text_in_any_script_keeps_the_layout() {
+    let words = [
+        "漢字とテスト",
+        "👩\u{200d}👩\u{200d}👧🇩🇪❤\u{fe0f}",
+        "שלום עולם",
+        "مرحبا بالعالم",
+        "e\u{301}te\u{301}",
+    ];
+    let paragraph = |word: &str| format!("{} finis\n\n", vec![word; 30].join(" "));
+    let paragraphs: String = words.iter().map(|word| paragraph(word)).collect();
+    let table: String = words
+        .iter()
+        .map(|word| format!("| {word} | x |\n"))
+        .collect();
+    let page = format!("{paragraphs}| a | b |\n|---|---|\n{table}\nlast line\n");
+    let script =
+        serde_json::json!({ "steps": [{ "text": page }], "after_last": { "text": "noted" } });
+    for (_, size) in SIZES {
+        let env = env(&script.to_string());
+        let window = Window::open(&env, MODEL, size);
+        window.wait_until("ready", |screen| screen.contains("ready"));
+        window.press("go\r");
+        window.wait_until("the answer", |screen| {
+            screen.contains("last line") && screen.contains("ready")
+        });
+        // Nothing is lost, painted twice, or painted over.
+        let all = window.full_text();
+        for (letter, per_word) in [('漢', 1), ('🇩', 1), ('ע', 1), ('ع', 1), ('👩', 2)] {
+            let count = all.matches(letter).count();
+            assert_eq!(count, 31 * per_word, "{size:?} {letter}\n{all}");
+        }
+        assert_eq!(all.matches("finis").count(), words.len(), "{size:?}\n{all}");
+        // The input.
+        let typed = "漢字 שלום 👩";
+        window.press(typed);
+        window.press("x\x7f");
+        window.wait_until("the draft", |screen| screen.contains(typed));
+        window.press("\r");
+        window.wait_until("an answer", |screen| {
+            screen.contains("noted") && screen.contains("ready")
+        });
+        let exported = env.run(&["session", "export", &crate::chat::session(&env)]);
+        let exported = String::from_utf8_lossy(&exported.stdout).into_owned();
+        assert!(exported.contains(typed), "{exported}");
+    }
+}

@@ -265,6 +265,27 @@ impl<'a> Window<'a> {
         text + &tidy(&screen.contents())
     }
 
+    /// The scrollback and the screen as lines with escape sequences for their colours.
+    pub(crate) fn styled_lines(&self) -> Vec<String> {
+        let (output, _) = &*self.output;
+        let mut output = output.lock().unwrap();
+        let screen = output.parser.screen_mut();
+        screen.set_scrollback(usize::MAX);
+        let mut lines = Vec::new();
+        let (height, _) = screen.size();
+        // Each step shows one more line at the bottom; the last one shows the screen itself.
+        for from in (1..=screen.scrollback()).rev() {
+            screen.set_scrollback(from);
+            lines.push(styled_row(screen, 0));
+        }
+        screen.set_scrollback(0);
+        lines.extend((0..height.get()).map(|row| styled_row(screen, row)));
+        while lines.last().is_some_and(String::is_empty) {
+            lines.pop();
+        }
+        lines
+    }
+
     /// Waits until a text is on the screen or in the scrollback.
     #[track_caller]
     pub(crate) fn wait_for_text(&self, text: &str) {
@@ -409,4 +430,42 @@ fn read(mut from: File, all: &(Mutex<Output>, Condvar)) {
 fn tidy(screen: &str) -> String {
     let lines: Vec<_> = screen.lines().map(str::trim_end).collect();
     lines.join("\n").trim_end().to_owned()
+}
+
+/// A row of the screen with escape sequences for its colours.
+fn styled_row(screen: &vt100::Screen, row: u16) -> String {
+    let (_, width) = screen.size();
+    let (mut line, mut last) = (String::new(), String::new());
+    for column in 0..width.get() {
+        let Some(cell) = screen.cell(row, column) else {
+            continue;
+        };
+        if cell.is_wide_continuation() {
+            continue;
+        }
+        let mut style = "\x1b[0m".to_owned();
+        if cell.bold() {
+            style += "\x1b[1m";
+        }
+        if cell.dim() {
+            style += "\x1b[2m";
+        }
+        if let vt100::Color::Idx(colour @ 0..=7) = cell.fgcolor() {
+            style += &format!("\x1b[3{colour}m");
+        }
+        if style != last {
+            line += &style;
+            last = style;
+        }
+        line += if cell.has_contents() {
+            cell.contents()
+        } else {
+            " "
+        };
+    }
+    let plain = line.trim_end();
+    if plain.replace("\x1b[0m", "").trim().is_empty() {
+        return String::new();
+    }
+    plain.to_owned()
 }
