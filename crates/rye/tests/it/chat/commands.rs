@@ -99,7 +99,10 @@ fn history_is_compacted_and_the_compaction_undone() {
         window.wait_ready();
         window.press("/compact undo\r");
         window.wait_for("compaction undone");
-        assert_screen!(name, window.wait_ready());
+        // How far the screen has scrolled depends on the paints in between.
+        let screen = window.wait_ready();
+        let from = screen.find("› go").unwrap_or(0);
+        assert_screen!(name, &screen[from..]);
     }
 }
 

@@ -36,6 +36,10 @@ fn task_from_init_to_a_reviewed_diff_and_an_undo() {
     let window = Window::open(&env, &[MODEL, LOCAL].concat(), (96, 26));
     window.wait_ready();
     window.press("/init\r");
+    // Agents follow the file, so a person reads it first.
+    window.wait_gate();
+    wait_gate_grace();
+    window.press("y");
     window.wait_for("that sh test.sh runs its test");
     window.wait_ready();
     window.press("The test fails. Find out why and fix it.\r");
