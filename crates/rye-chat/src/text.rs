@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use anstyle::{AnsiColor, Style};
 use lillux::strip_control;
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr as _};
 
 use crate::theme::Theme;
 
@@ -141,7 +141,7 @@ impl Line {
 /// draw them as one, some each on its own. A line that is too short is harmless; one that the
 /// terminal wraps is not.
 pub(crate) fn cells(text: &str) -> usize {
-    let single: usize = text.chars().filter_map(|letter| letter.width()).sum();
+    let single: usize = text.chars().filter_map(UnicodeWidthChar::width).sum();
     single.max(text.width())
 }
 
