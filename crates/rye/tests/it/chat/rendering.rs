@@ -226,7 +226,7 @@ fn text_in_any_script_keeps_the_layout() {
         "مرحبا بالعالم",
         "e\u{301}te\u{301}",
     ];
-    let paragraph = |word: &str| format!("{} finis\n\n", vec![word; 30].join(" "));
+    let paragraph = |word: &str| format!("{} finis\n\n", [word; 30].join(" "));
     let paragraphs: String = words.iter().map(|word| paragraph(word)).collect();
     let table: String = words
         .iter()

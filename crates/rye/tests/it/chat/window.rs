@@ -3,6 +3,7 @@
 //! The texts that tests wait for more than once are named here.
 
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
@@ -451,7 +452,7 @@ fn styled_row(screen: &vt100::Screen, row: u16) -> String {
             style += "\x1b[2m";
         }
         if let vt100::Color::Idx(colour @ 0..=7) = cell.fgcolor() {
-            style += &format!("\x1b[3{colour}m");
+            let _ = write!(style, "\x1b[3{colour}m");
         }
         if style != last {
             line += &style;
