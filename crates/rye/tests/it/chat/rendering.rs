@@ -227,11 +227,8 @@ fn text_in_any_script_keeps_the_layout() {
         "e\u{301}te\u{301}",
     ];
     let paragraph = |word: &str| format!("{} finis\n\n", [word; 30].join(" "));
-    let paragraphs: String = words.iter().map(|word| paragraph(word)).collect();
-    let table: String = words
-        .iter()
-        .map(|word| format!("| {word} | x |\n"))
-        .collect();
+    let paragraphs = words.map(paragraph).concat();
+    let table = words.map(|word| format!("| {word} | x |\n")).concat();
     let page = format!("{paragraphs}| a | b |\n|---|---|\n{table}\nlast line\n");
     let script =
         serde_json::json!({ "steps": [{ "text": page }], "after_last": { "text": "noted" } });
