@@ -18,18 +18,18 @@ steps:
       - { name: plan, args: { steps: [{ text: see the test fail, status: in_progress }, { text: fix the greeting, status: pending }, { text: run the test again, status: pending }] } }
       - { name: bash, args: { command: sh test.sh } }
   - tool_calls:
-      - { name: edit, args: { path: greet.sh, old: "Helo", new: "Hello" } }
+      - { name: edit, args: { path: greet.sh, old: "Bye", new: "Hello" } }
   - tool_calls:
       - { name: bash, args: { command: sh test.sh } }
       - { name: plan, args: { steps: [{ text: see the test fail, status: done }, { text: fix the greeting, status: done }, { text: run the test again, status: done }] } }
-  - text: "The greeting was misspelt in `greet.sh:3`. It is fixed, and **the test passes**."
+  - text: "The greeting was wrong in `greet.sh:3`. It is fixed, and **the test passes**."
 "##;
 
 #[test]
 fn task_from_init_to_a_reviewed_diff_and_an_undo() {
     let env = env(SCRIPT);
     env.write("project/README.md", "# Greeter\n\nGreets people.\n");
-    let script = "#!/bin/sh\n# Greets one person.\necho \"Helo, $1!\"\n";
+    let script = "#!/bin/sh\n# Greets one person.\necho \"Bye, $1!\"\n";
     env.write("project/greet.sh", script);
     let test = "sh greet.sh Ada | grep -qx 'Hello, Ada!' && echo 'ok' || { echo 'wrong greeting'; exit 1; }\n";
     env.write("project/test.sh", test);
