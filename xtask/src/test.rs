@@ -57,7 +57,7 @@ const STEPS: [Step; 10] = [
             Tool::Node22,
             Tool::Tsx,
             Tool::McpClients,
-            Tool::OpenAiClients,
+            Tool::HttpClients,
             Tool::AcpClients,
             Tool::NpmPackages,
         ],

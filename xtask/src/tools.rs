@@ -38,6 +38,9 @@ const OPENAI_NODE_PACKAGES: [&str; 5] = [
     "@ai-sdk/openai@4.0.118",
     "zod@4.6.7",
 ];
+/// Client and types of the AG-UI protocol.
+const AG_UI_NODE: &str = "1.0.0";
+const AG_UI_PYTHON: &str = "1.0.0";
 /// Official clients of the Agent Client Protocol, and a client for the command line.
 const ACP_TYPESCRIPT_SDK: &str = "2.4.0";
 const ACP_PYTHON_SDK: &str = "0.12.1";
@@ -77,8 +80,8 @@ pub(crate) enum Tool {
     Conformance,
     /// Third-party clients that call our MCP server in tests.
     McpClients,
-    /// Third-party clients of the OpenAI API that call our server in tests.
-    OpenAiClients,
+    /// Third-party clients of the OpenAI API and of AG-UI that call our server in tests.
+    HttpClients,
     /// Third-party clients that run our agent as an editor does in tests.
     AcpClients,
     /// Programs from npm that tests run.
@@ -142,7 +145,7 @@ impl Tool {
             Tool::Tsx => tsx().map(drop),
             Tool::Conformance => conformance().map(drop),
             Tool::McpClients => mcp_clients(),
-            Tool::OpenAiClients => openai_clients(),
+            Tool::HttpClients => http_clients(),
             Tool::AcpClients => acp_clients(),
             Tool::NpmPackages => NPM_PACKAGES
                 .iter()
@@ -245,13 +248,20 @@ fn mcp_clients() -> Result<()> {
     .map(drop)
 }
 
-fn openai_clients() -> Result<()> {
+fn http_clients() -> Result<()> {
     let package = "node_modules/openai/package.json";
     installed_file("openai-node", OPENAI_NODE, package, |directory| {
         npm_install(directory, &OPENAI_NODE_PACKAGES)
     })?;
     installed_file("openai-python", OPENAI_PYTHON, "bin/python", |directory| {
         python_packages(directory, &[format!("openai=={OPENAI_PYTHON}")])
+    })?;
+    let package = "node_modules/@ag-ui/client/package.json";
+    installed_file("ag-ui-node", AG_UI_NODE, package, |directory| {
+        npm_install(directory, &[&format!("@ag-ui/client@{AG_UI_NODE}")])
+    })?;
+    installed_file("ag-ui-python", AG_UI_PYTHON, "bin/python", |directory| {
+        python_packages(directory, &[format!("ag-ui-protocol=={AG_UI_PYTHON}")])
     })
     .map(drop)
 }

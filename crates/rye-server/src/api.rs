@@ -23,9 +23,11 @@ use axum::{Extension, Router};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub(crate) use gates::{NewDecision, decide_one};
 pub(crate) use prompts::{IDEMPOTENCY_KEY, ITEM_SEPARATOR, prompt_id};
 pub(crate) use sessions::{check_model, new_session};
 
+use crate::agui;
 use crate::auth;
 use crate::browser_keys;
 use crate::console;
@@ -81,12 +83,13 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 /// All routes.
 pub(crate) fn router(app: App, guard: Arc<Guard>) -> Router {
     let (api, _) = routes().split_for_parts();
-    let api =
-        api.route("/api/logout", post(login::log_out))
-            .route_layer(middleware::from_fn_with_state(
-                app.clone(),
-                auth::authenticate,
-            ));
+    let api = api
+        .route("/api/logout", post(login::log_out))
+        .route("/ag-ui", post(agui::run))
+        .route_layer(middleware::from_fn_with_state(
+            app.clone(),
+            auth::authenticate,
+        ));
     let max_body = app.options.max_body;
     Router::new()
         .merge(api)

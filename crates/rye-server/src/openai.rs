@@ -12,6 +12,11 @@ mod object;
 mod responses;
 mod stream;
 
+pub(crate) use input::{Conversation, messages};
+pub(crate) use object::{Progress, ResponseId, ResponseInfo, conversation_id};
+pub(crate) use responses::{THREAD, shutting_down, submit};
+pub(crate) use stream::{ResponseEvent, ResponseStream};
+
 use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::Request;

@@ -168,7 +168,7 @@ mod tests {
         for (path, word) in [
             ("keys/private_key.pem", "keys/private_key.pem"),
             ("my keys/it's", r"'my keys/it'\''s'"),
-            ("-rf", "'./-rf'"),
+            ("-rf", "./-rf"),
             ("$(reboot)", "'$(reboot)'"),
         ] {
             let error = KeyError::InsecureFile {

@@ -202,7 +202,7 @@ pub(crate) async fn decide(
 }
 
 /// Decides a gate that the caller can see.
-pub(super) async fn decide_one(
+pub(crate) async fn decide_one(
     app: &App,
     who: &Principal,
     id: &str,

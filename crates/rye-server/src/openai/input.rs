@@ -8,7 +8,7 @@ use crate::problem::Problem;
 
 /// Who wrote a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Speaker {
+pub(crate) enum Speaker {
     System,
     User,
     Assistant,
@@ -26,28 +26,28 @@ impl Speaker {
 
 /// A message of a request.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Message {
-    pub(super) speaker: Speaker,
-    pub(super) text: String,
-    pub(super) attachments: Vec<Part>,
+pub(crate) struct Message {
+    pub(crate) speaker: Speaker,
+    pub(crate) text: String,
+    pub(crate) attachments: Vec<Part>,
 }
 
 /// The messages of a request, by their purpose.
 #[derive(Debug, Default)]
-pub(super) struct Conversation {
+pub(crate) struct Conversation {
     /// Instructions for the model.
-    pub(super) system: Option<String>,
+    pub(crate) system: Option<String>,
     /// Earlier messages.
-    pub(super) history: Vec<Message>,
+    pub(crate) history: Vec<Message>,
     /// Text of the new prompt.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// Files and images of the new prompt.
-    pub(super) attachments: Vec<Part>,
+    pub(crate) attachments: Vec<Part>,
 }
 
 impl Conversation {
     /// Sorts messages: the user's messages at the end are the prompt.
-    pub(super) fn new(messages: Vec<Message>, param: &str) -> Result<Self, Problem> {
+    pub(crate) fn new(messages: Vec<Message>, param: &str) -> Result<Self, Problem> {
         let (system, mut history): (Vec<_>, Vec<_>) = messages
             .into_iter()
             .partition(|message| message.speaker == Speaker::System);
@@ -71,7 +71,7 @@ impl Conversation {
     }
 
     /// The prompt for a session that does not have the history.
-    pub(super) fn text_with_history(&self) -> String {
+    pub(crate) fn text_with_history(&self) -> String {
         if self.history.is_empty() {
             return self.text.clone();
         }
@@ -86,14 +86,14 @@ impl Conversation {
     }
 
     /// All files and images, for a session that does not have the history.
-    pub(super) fn all_attachments(&self) -> Vec<Part> {
+    pub(crate) fn all_attachments(&self) -> Vec<Part> {
         let earlier = self.history.iter().flat_map(|it| &it.attachments);
         earlier.chain(&self.attachments).cloned().collect()
     }
 }
 
 /// Parses the messages of `param`, in the form of either endpoint.
-pub(super) fn messages(input: &Value, param: &str) -> Result<Vec<Message>, Problem> {
+pub(crate) fn messages(input: &Value, param: &str) -> Result<Vec<Message>, Problem> {
     match input {
         Value::String(text) => Ok(vec![Message {
             speaker: Speaker::User,

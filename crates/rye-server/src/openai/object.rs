@@ -16,14 +16,14 @@ const CONVERSATION_PREFIX: &str = "conv_";
 
 /// The id of a response: the prompt, and the position in the session's events before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ResponseId {
-    pub(super) after: u64,
-    pub(super) prompt: PromptId,
-    pub(super) session: String,
+pub(crate) struct ResponseId {
+    pub(crate) after: u64,
+    pub(crate) prompt: PromptId,
+    pub(crate) session: String,
 }
 
 impl ResponseId {
-    pub(super) fn parse(text: &str) -> Result<Self, Problem> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let unknown = || Problem::not_found("response", text);
         let rest = text.strip_prefix(PREFIX).ok_or_else(unknown)?;
         let (after, rest) = rest.split_once('_').ok_or_else(unknown)?;
@@ -49,19 +49,19 @@ impl std::fmt::Display for ResponseId {
 }
 
 /// The id of a session as a conversation.
-pub(super) fn conversation_id(session: &Session) -> String {
+pub(crate) fn conversation_id(session: &Session) -> String {
     format!("{CONVERSATION_PREFIX}{}", session.id)
 }
 
 /// The id of the session of a conversation.
-pub(super) fn conversation_session(id: &str) -> Result<&str, Problem> {
+pub(crate) fn conversation_session(id: &str) -> Result<&str, Problem> {
     let session = id.strip_prefix(CONVERSATION_PREFIX);
     session.ok_or_else(|| Problem::not_found("conversation", id))
 }
 
 /// How far a response is.
 #[derive(Debug, Clone)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     Queued,
     Running,
     /// It waits for a decision.
@@ -90,8 +90,13 @@ impl Progress {
         }
     }
 
+    /// Whether someone stopped the work.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.status() == "cancelled"
+    }
+
     /// Name of the event that ends a stream.
-    pub(super) fn last_event(&self) -> &'static str {
+    pub(crate) fn last_event(&self) -> &'static str {
         match self.status() {
             "completed" => "response.completed",
             "failed" => "response.failed",
@@ -100,7 +105,7 @@ impl Progress {
     }
 
     /// Why the response is incomplete.
-    pub(super) fn incomplete_details(&self, gate_url: impl Fn(&Gate) -> String) -> Value {
+    pub(crate) fn incomplete_details(&self, gate_url: impl Fn(&Gate) -> String) -> Value {
         match self {
             Self::Gate(gate) => json!({
                 "reason": "decision_required",
@@ -127,7 +132,7 @@ impl Progress {
     }
 
     /// What went wrong.
-    pub(super) fn error(&self) -> Value {
+    pub(crate) fn error(&self) -> Value {
         match self {
             Self::Ended {
                 reason: TurnEnd::Error,
@@ -144,21 +149,21 @@ impl Progress {
 
 /// What does not change while a response is made.
 #[derive(Debug, Clone)]
-pub(super) struct ResponseInfo {
-    pub(super) id: ResponseId,
-    pub(super) created_at: u64,
-    pub(super) model: String,
-    pub(super) conversation: String,
-    pub(super) previous: Option<String>,
-    pub(super) instructions: Option<String>,
-    pub(super) is_background: bool,
-    pub(super) format: Value,
-    pub(super) metadata: Value,
+pub(crate) struct ResponseInfo {
+    pub(crate) id: ResponseId,
+    pub(crate) created_at: u64,
+    pub(crate) model: String,
+    pub(crate) conversation: String,
+    pub(crate) previous: Option<String>,
+    pub(crate) instructions: Option<String>,
+    pub(crate) is_background: bool,
+    pub(crate) format: Value,
+    pub(crate) metadata: Value,
 }
 
 impl ResponseInfo {
     /// The response object.
-    pub(super) fn json(
+    pub(crate) fn json(
         &self,
         progress: &Progress,
         output: &[Value],
@@ -210,7 +215,7 @@ fn usage_json(usage: Usage) -> Value {
 }
 
 /// A message of the output.
-pub(super) fn message_item(id: &str, status: &str, text: Option<&str>) -> Value {
+pub(crate) fn message_item(id: &str, status: &str, text: Option<&str>) -> Value {
     let content: Vec<_> = text.map(text_part).into_iter().collect();
     json!({
         "id": id,
@@ -222,12 +227,12 @@ pub(super) fn message_item(id: &str, status: &str, text: Option<&str>) -> Value 
 }
 
 /// The text of a message.
-pub(super) fn text_part(text: &str) -> Value {
+pub(crate) fn text_part(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 
 /// A call of a tool that ran in Rye.
-pub(super) fn tool_item(id: &str, tool: &str, args: &Value, result: &ToolOutput<'_>) -> Value {
+pub(crate) fn tool_item(id: &str, tool: &str, args: &Value, result: &ToolOutput<'_>) -> Value {
     let (output, error) = match result.status {
         ResultStatus::Success => (json!(result.text), Value::Null),
         _ => (Value::Null, json!(result.text)),
@@ -246,13 +251,13 @@ pub(super) fn tool_item(id: &str, tool: &str, args: &Value, result: &ToolOutput<
 }
 
 /// The result of a tool call.
-pub(super) struct ToolOutput<'a> {
-    pub(super) status: ResultStatus,
-    pub(super) text: &'a str,
+pub(crate) struct ToolOutput<'a> {
+    pub(crate) status: ResultStatus,
+    pub(crate) text: &'a str,
 }
 
 /// The text that the model wrote for the caller: the structured result, if there is one.
-pub(super) fn answer_text(message: &Message) -> String {
+pub(crate) fn answer_text(message: &Message) -> String {
     match &message.result {
         Some(result) => result.to_string(),
         None => message
@@ -267,7 +272,7 @@ pub(super) fn answer_text(message: &Message) -> String {
 }
 
 /// The message in an entry, if it is one of a role.
-pub(super) fn message_of(kind: &EntryKind, role: Role) -> Option<&Message> {
+pub(crate) fn message_of(kind: &EntryKind, role: Role) -> Option<&Message> {
     match kind {
         EntryKind::Message(message) if message.role == role => Some(message),
         _ => None,

@@ -1,6 +1,7 @@
 //! `/v1/responses`.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -8,10 +9,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::{Stream, stream};
-use rye_engine::NewSession;
-use rye_engine::Prompt;
 use rye_engine::protocol::{Author, PromptStatus, QueuedPrompt, Session, SessionId};
 use rye_engine::store::CommandKind;
+use rye_engine::{NewSession, Prompt, WithdrawError};
 use rye_store::Scope;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -26,8 +26,11 @@ use crate::extract::{Body, Params, Segments};
 use crate::problem::Problem;
 use crate::server::App;
 
+/// Interval at which a cancelled response is checked.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(200);
+
 /// The thread of a conversation.
-pub(super) const THREAD: &str = "default";
+pub(crate) const THREAD: &str = "default";
 
 /// A request for a response. Other parameters of OpenAI's API have no effect.
 #[derive(Deserialize)]
@@ -141,7 +144,7 @@ pub(super) fn refuse_tools(tools: Option<&[Value]>) -> Result<(), Problem> {
 }
 
 /// The server stops before the response is complete.
-pub(super) fn shutting_down() -> Problem {
+pub(crate) fn shutting_down() -> Problem {
     let detail = "the server shuts down; the response continues, and you can get it later";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", detail).retry_after(1)
 }
@@ -240,7 +243,7 @@ pub(super) async fn create_session(app: &App, new: NewSession) -> Result<Session
 }
 
 /// Stores a prompt, and returns it with the id of its response.
-pub(super) async fn submit(
+pub(crate) async fn submit(
     app: &App,
     who: &Principal,
     session: &Session,
@@ -323,17 +326,31 @@ pub(super) async fn cancel(
     Segments(id): Segments<String>,
 ) -> Result<Json<Value>, Problem> {
     who.require(Scope::Prompt)?;
-    let (session, prompt) = find(&app, &who, &ResponseId::parse(&id)?).await?;
+    let response = ResponseId::parse(&id)?;
     let engine = app.engine();
-    match prompt.status {
-        PromptStatus::Waiting => engine.withdraw_prompt(&session.id, &prompt.id).await?,
-        PromptStatus::Running => {
-            let command = engine.command(&session.id, Some(THREAD), CommandKind::Abort);
-            command.await?;
+    loop {
+        let (session, prompt) = find(&app, &who, &response).await?;
+        match prompt.status {
+            PromptStatus::Waiting => {
+                match engine.withdraw_prompt(&session.id, &prompt.id).await {
+                    // It has started or ended since.
+                    Ok(()) | Err(WithdrawError::Running(_) | WithdrawError::Ended(_)) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            PromptStatus::Running => {
+                let command = engine.command(&session.id, Some(THREAD), CommandKind::Abort);
+                command.await?;
+            }
+            _ => break,
         }
-        _ => {}
+        // A prompt that starts before it is withdrawn must be aborted.
+        tokio::select! {
+            answer = engine.answer(&session.id, &prompt.id) => drop(answer?),
+            () = tokio::time::sleep(CANCEL_INTERVAL) => {}
+            () = app.draining.cancelled() => return Err(shutting_down()),
+        }
     }
-    engine.answer(&session.id, &prompt.id).await?;
     let mut stream = open(&app, &who, &id, None).await?;
     stream.catch_up().await?;
     Ok(Json(stream.response()))

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use rye_engine::protocol::{
-    CallId, Entry, EventKind, Gate, Message, Part, PromptId, QueuedPrompt, Role, Session,
+    CallId, Entry, EventKind, Gate, GateId, Message, Part, PromptId, QueuedPrompt, Role, Session,
     SessionId, TurnEnd, Usage,
 };
 use serde_json::{Value, json};
@@ -34,10 +34,10 @@ const TASK_CHECK: Duration = Duration::from_millis(500);
 
 /// An event of a response.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct ResponseEvent {
-    pub(super) name: &'static str,
+pub(crate) struct ResponseEvent {
+    pub(crate) name: &'static str,
     /// The event as JSON, with its type and number.
-    pub(super) data: Value,
+    pub(crate) data: Value,
 }
 
 /// A message that the model is writing.
@@ -51,10 +51,10 @@ struct OpenMessage {
 }
 
 /// The events of a response.
-pub(super) struct ResponseStream {
+pub(crate) struct ResponseStream {
     app: App,
     session: Session,
-    pub(super) info: ResponseInfo,
+    pub(crate) info: ResponseInfo,
     prompt: QueuedPrompt,
     /// The prompt whose turn answers this one.
     answering: PromptId,
@@ -68,6 +68,8 @@ pub(super) struct ResponseStream {
     last_message: Option<Message>,
     progress: Progress,
     is_over: bool,
+    /// Gates that were just decided and may still be stored as pending.
+    decided: HashSet<GateId>,
     queue: VecDeque<ResponseEvent>,
     /// Number of the last event that the client has.
     starting_after: Option<u64>,
@@ -75,7 +77,7 @@ pub(super) struct ResponseStream {
 
 impl ResponseStream {
     /// The events of a response after a number; all without one.
-    pub(super) async fn new(
+    pub(crate) async fn new(
         app: &App,
         session: Session,
         prompt: QueuedPrompt,
@@ -100,6 +102,7 @@ impl ResponseStream {
             last_message: None,
             progress: Progress::Queued,
             is_over: false,
+            decided: HashSet::new(),
             queue: VecDeque::new(),
             starting_after,
         };
@@ -110,24 +113,40 @@ impl ResponseStream {
     }
 
     /// The response as it is now.
-    pub(super) fn response(&self) -> Value {
+    pub(crate) fn response(&self) -> Value {
         let gate_url = |gate: &Gate| self.app.gate_url(gate);
         self.info
             .json(&self.progress, &self.items, self.usage, gate_url)
     }
 
     /// Usage so far.
-    pub(super) fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         self.usage
     }
 
+    /// The session.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Continues after these gates, which were just decided.
+    pub(crate) async fn continue_after(&mut self, decided: Vec<GateId>) -> Result<(), Problem> {
+        self.decided.extend(decided);
+        if matches!(self.progress, Progress::Gate(_)) {
+            self.progress = Progress::Running;
+            self.is_over = false;
+            self.check_gates().await?;
+        }
+        Ok(())
+    }
+
     /// How far the response is.
-    pub(super) fn progress(&self) -> &Progress {
+    pub(crate) fn progress(&self) -> &Progress {
         &self.progress
     }
 
     /// The next event; `None` at the end, or when the server shuts down. Cancel safe.
-    pub(super) async fn next(&mut self) -> Result<Option<ResponseEvent>, Problem> {
+    pub(crate) async fn next(&mut self) -> Result<Option<ResponseEvent>, Problem> {
         loop {
             if let Some(event) = self.queue.pop_front() {
                 return Ok(Some(event));
@@ -139,7 +158,7 @@ impl ResponseStream {
     }
 
     /// Reads what has happened so far, without waiting for more.
-    pub(super) async fn catch_up(&mut self) -> Result<(), Problem> {
+    pub(crate) async fn catch_up(&mut self) -> Result<(), Problem> {
         let last = self.app.engine().last_event(&self.session.id).await?;
         while !self.is_over && self.events.last() < last {
             if !self.advance().await? {
@@ -191,7 +210,9 @@ impl ResponseStream {
             .pending_gates_in_tree(&self.session.id)
             .await?;
         let blocks = |gate: &Gate| {
-            gate.origin.session != self.session.id || gate.origin.thread == self.prompt.thread
+            let is_of_task = gate.origin.session != self.session.id;
+            (is_of_task || gate.origin.thread == self.prompt.thread)
+                && !self.decided.contains(&gate.id)
         };
         if let Some(gate) = gates.into_iter().find(blocks) {
             self.end(Progress::Gate(Box::new(gate)));
@@ -229,7 +250,9 @@ impl ResponseStream {
                 self.usage = self.usage.plus(*usage);
             }
             EventKind::DecisionGate { gate } => {
+                let is_decided = self.decided.contains(&gate.id);
                 let gate = self.app.engine().gate(&gate.id).await?;
+                let gate = gate.filter(|_| !is_decided);
                 if let Some(gate) = gate.filter(|gate| gate.status.is_pending()) {
                     self.end(Progress::Gate(Box::new(gate)));
                 }

@@ -2,7 +2,7 @@
 // AI SDK.
 //
 // Usage: openai_node.mjs URL TOKEN, with the directory of the packages in OPENAI_PACKAGES. The
-// agent follows the script in `serve_openai.rs`.
+// agent follows the script in `serve_clients.rs`.
 
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';

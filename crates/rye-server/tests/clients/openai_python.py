@@ -1,6 +1,6 @@
 """Exercises the OpenAI-compatible endpoints with the official Python client.
 
-Usage: openai_python.py URL TOKEN. The agent follows the script in `serve_openai.rs`.
+Usage: openai_python.py URL TOKEN. The agent follows the script in `serve_clients.rs`.
 """
 
 import json

@@ -60,9 +60,10 @@ mod search;
 mod secrets;
 mod serve;
 mod serve_api;
+mod serve_clients;
 mod serve_console;
 mod serve_events;
-mod serve_openai;
+
 mod serve_support;
 mod session_blobs;
 mod session_changes;

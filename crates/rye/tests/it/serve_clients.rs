@@ -1,4 +1,4 @@
-//! The OpenAI-compatible endpoints of `rye serve` with other people's clients.
+//! The OpenAI-compatible endpoints and `/ag-ui` of `rye serve` with other people's clients.
 //!
 //! The clients are scripts in `crates/rye-server/tests/clients`. `cargo xtask test` installs what
 //! they need.
@@ -70,4 +70,22 @@ fn npm_clients_work() {
     let mut client = Command::new(tools_dir("node").join("bin/node"));
     client.arg(script("openai_node.mjs"));
     run(client.env("OPENAI_PACKAGES", &packages), &server);
+}
+
+#[test]
+fn ag_ui_client_works() {
+    let (env, packages) = (project(), tools_dir("ag-ui-node"));
+    let server = Server::start(&env);
+    let mut client = Command::new(tools_dir("node").join("bin/node"));
+    client.arg(script("ag_ui_node.mjs"));
+    run(client.env("AG_UI_PACKAGES", &packages), &server);
+}
+
+#[test]
+fn ag_ui_events_are_valid_for_the_python_package() {
+    let (env, packages) = (project(), tools_dir("ag-ui-python"));
+    let server = Server::start(&env);
+    let mut client = Command::new(packages.join("bin/python"));
+    client.arg(script("ag_ui_python.py"));
+    run(client.env("PYTHONPATH", &packages), &server);
 }

@@ -1,0 +1,39 @@
+"""Checks the events of `/ag-ui` with the types of the official Python package.
+
+Usage: ag_ui_python.py URL TOKEN. The agent follows the script in `serve_clients.rs`.
+"""
+
+import json
+import sys
+import urllib.request
+
+from ag_ui.core import Event, RunAgentInput, UserMessage
+from pydantic import TypeAdapter
+
+URL, TOKEN = sys.argv[1:]
+EVENTS = TypeAdapter(Event)
+
+
+def run(text):
+    """The events of a run, validated."""
+    body = RunAgentInput(
+        thread_id="python",
+        run_id=text,
+        state={},
+        messages=[UserMessage(id=text, role="user", content=text)],
+        tools=[],
+        context=[],
+        forwarded_props={},
+    ).model_dump_json(by_alias=True)
+    headers = {"Authorization": "Bearer " + TOKEN, "Content-Type": "application/json"}
+    request = urllib.request.Request(URL + "/ag-ui", body.encode(), headers)
+    with urllib.request.urlopen(request) as response:
+        lines = response.read().decode().splitlines()
+    data = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+    return [EVENTS.validate_python(json.loads(line)) for line in data]
+
+
+for prompt, outcome in [("one", "success"), ("two", "success"), ("three", "interrupt")]:
+    events = run(prompt)
+    assert events[0].type == "RUN_STARTED" and events[-1].type == "RUN_FINISHED", events
+    assert events[-1].outcome.type == outcome, events[-1]
