@@ -25,6 +25,7 @@ pub fn openapi() -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
     document["info"]["version"] = env!("CARGO_PKG_VERSION").into();
     document["security"] = json!([{ "token": [] }, { "cookie": [] }]);
+    describe_responses(&mut document["paths"]);
     let components = &mut document["components"];
     components["securitySchemes"] = json!({
         "token": { "type": "http", "scheme": "bearer" },
@@ -39,6 +40,26 @@ pub fn openapi() -> Value {
         add_protocol(schemas);
     }
     document
+}
+
+/// Adds the description of successful responses, which OpenAPI requires, where a handler has none.
+fn describe_responses(paths: &mut Value) {
+    let paths = paths.as_object_mut().into_iter().flat_map(Map::values_mut);
+    let operations = paths
+        .filter_map(Value::as_object_mut)
+        .flat_map(Map::values_mut);
+    let responses = operations.filter_map(|it| it.get_mut("responses")?.as_object_mut());
+    for (status, response) in responses.flatten() {
+        let description = &mut response["description"];
+        if description.as_str().is_none_or(str::is_empty) {
+            let text = if status == "201" {
+                "Created"
+            } else {
+                "Success"
+            };
+            *description = text.into();
+        }
+    }
 }
 
 /// Adds the schemas of the protocol.

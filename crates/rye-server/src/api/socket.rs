@@ -27,19 +27,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Maximum size of a command.
 const MAX_COMMAND: usize = 16 * 1024 * 1024;
 
-/// A command of a client. The reply has the same `request`.
+/// A command of a client.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Request {
-    /// Chosen by the client.
-    #[serde(default)]
-    request: Value,
-    #[serde(flatten)]
-    action: Action,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum Action {
     Prompt {
         thread: Option<String>,
@@ -136,9 +126,10 @@ fn frame_message(frame: &Frame) -> Message {
 
 /// Carries out a command and returns the reply.
 async fn reply(app: &App, who: &Principal, session: &str, text: &str) -> Message {
-    let (request, outcome) = match parse::<Request>(text.as_bytes()) {
-        Ok(Request { request, action }) => (request, act(app, who, session, action).await),
-        Err(problem) => (Value::Null, Err(problem)),
+    let (request, action) = parse_command(text);
+    let outcome = match action {
+        Ok(action) => act(app, who, session, action).await,
+        Err(problem) => Err(problem),
     };
     let data = match outcome {
         Ok(result) => json!({ "request": request, "status": 200, "result": result }),
@@ -150,6 +141,21 @@ async fn reply(app: &App, who: &Principal, session: &str, text: &str) -> Message
     };
     let text = json!({ "id": null, "event": "reply", "data": data });
     Message::Text(text.to_string().into())
+}
+
+/// Parses a command. The reply has the same `request`, which the client chooses.
+fn parse_command(text: &str) -> (Value, Result<Action, Problem>) {
+    // Not flattened into the action: serde does not reject unknown fields then.
+    let mut command: Value = match parse(text.as_bytes()) {
+        Ok(command) => command,
+        Err(problem) => return (Value::Null, Err(problem)),
+    };
+    let request = command.as_object_mut().and_then(|it| it.remove("request"));
+    let action = serde_json::from_value(command).map_err(|error| {
+        let detail = format!("invalid command: {error}");
+        Problem::invalid("invalid_body", detail)
+    });
+    (request.unwrap_or_default(), action)
 }
 
 async fn act(app: &App, who: &Principal, session: &str, action: Action) -> Result<Value, Problem> {
@@ -180,4 +186,30 @@ async fn act(app: &App, who: &Principal, session: &str, action: Action) -> Resul
     let id = &snapshot.session.id;
     app.engine().command(id, key, command.into()).await?;
     Ok(Value::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_is_parsed_with_its_request() {
+        let (request, action) =
+            parse_command(r#"{"request": 7, "type": "abort", "thread": "main"}"#);
+        assert_eq!(request, 7);
+        assert!(matches!(action, Ok(Action::Abort { thread: Some(key) }) if key == "main"));
+        let (request, action) = parse_command(r#"{"type": "prompt", "prompt": {"text": "go"}}"#);
+        assert_eq!(request, Value::Null);
+        assert!(matches!(action, Ok(Action::Prompt { .. })));
+        for text in [
+            "",
+            "[]",
+            "{}",
+            r#"{"type": "dance"}"#,
+            r#"{"type": "abort", "tread": "x"}"#,
+        ] {
+            assert!(parse_command(text).1.is_err(), "{text}");
+        }
+        assert_eq!(parse_command(r#"{"request": "a", "type": "dance"}"#).0, "a");
+    }
 }
