@@ -71,7 +71,7 @@ pub(crate) async fn run(
     let run = Run {
         app,
         thread: input.thread_id,
-        run: input.run_id,
+        id: input.run_id,
         stream,
         ready: VecDeque::new(),
         is_over: false,
@@ -213,7 +213,7 @@ fn without_binary_source(mut message: Value) -> Value {
 struct Run {
     app: App,
     thread: String,
-    run: String,
+    id: String,
     stream: ResponseStream,
     ready: VecDeque<Value>,
     is_over: bool,
@@ -249,7 +249,7 @@ impl Run {
         json!({
             "type": "RUN_STARTED",
             "threadId": self.thread,
-            "runId": self.run,
+            "runId": self.id,
             "protocolVersion": PROTOCOL_VERSION,
         })
     }
@@ -334,7 +334,7 @@ impl Run {
         json!({
             "type": "RUN_FINISHED",
             "threadId": self.thread,
-            "runId": self.run,
+            "runId": self.id,
             "outcome": outcome,
         })
     }
