@@ -93,7 +93,7 @@ impl ItemGateway {
         }
     }
 
-    fn context(&self, project: &Path) -> Result<Context, Failure> {
+    pub(crate) fn context(&self, project: &Path) -> Result<Context, Failure> {
         let options = Options {
             project: Some(project.to_owned()),
             ..self.options.clone()

@@ -34,6 +34,7 @@ pub const TOPICS: &[Topic] = topics! {
     "sessions": "agent sessions, gates and crash recovery",
     "compaction": "how long histories fit into the context window",
     "roles": "roles, skills, rules and structured results",
+    "schedules": "starting prompts and graphs at times",
     "replay": "replaying a session offline",
     "approvals": "what agents may do without asking, and how to verify decisions",
     "security": "security guarantees and their limits",

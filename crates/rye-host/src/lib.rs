@@ -68,6 +68,7 @@
 
 pub mod accept;
 mod artifacts;
+pub mod automation;
 mod batch;
 pub mod call;
 mod call_gates;

@@ -203,42 +203,57 @@ impl Runs {
         parameters: &Value,
         project: &Path,
     ) -> Result<String, Failure> {
-        durable::create_dir(&self.logs(), 0o700)?;
         loop {
             let id = time::sortable_stamp();
             let session: SessionId = id
                 .parse()
                 .map_err(|error| Failure::failed("bad_run", error))?;
-            let new = NewRecord {
-                id: session,
-                purpose,
-                run: Run::new(item),
-                project: project.to_string_lossy().into_owned(),
-                parent: None,
-                depth: 0,
-                thread: if purpose == Purpose::Workflow {
-                    "graph"
-                } else {
-                    CALL
-                },
-            };
-            let call = Part::ToolCall {
-                call_id: call_id(),
-                tool: item.to_owned(),
-                args: parameters.clone(),
-            };
-            let written = self.runtime.block_on(async {
-                let mut recorder = Recorder::create(self.store(), new, self.key.clone()).await?;
-                recorder.append(EntryKind::Message(Message::new(Role::User, vec![call])));
-                recorder.commit().await?;
-                recorder.release().await
-            });
-            match written {
-                // Another run has started in the same instant.
-                Err(StoreError::Conflict { .. } | StoreError::InUse { .. }) => {}
-                Err(error) => return Err(error.into()),
-                Ok(()) => return Ok(id),
+            // Otherwise another run has started in the same instant.
+            if self.create_as(&session, purpose, item, parameters, project)? {
+                return Ok(id);
             }
+        }
+    }
+
+    /// Like [`create`](Self::create), with an id chosen by the caller. Returns whether there was no
+    /// session with the id.
+    pub fn create_as(
+        &self,
+        id: &SessionId,
+        purpose: Purpose,
+        item: &str,
+        parameters: &Value,
+        project: &Path,
+    ) -> Result<bool, Failure> {
+        durable::create_dir(&self.logs(), 0o700)?;
+        let new = NewRecord {
+            id: id.clone(),
+            purpose,
+            run: Run::new(item),
+            project: project.to_string_lossy().into_owned(),
+            parent: None,
+            depth: 0,
+            thread: if purpose == Purpose::Workflow {
+                "graph"
+            } else {
+                CALL
+            },
+        };
+        let call = Part::ToolCall {
+            call_id: call_id(),
+            tool: item.to_owned(),
+            args: parameters.clone(),
+        };
+        let written = self.runtime.block_on(async {
+            let mut recorder = Recorder::create(self.store(), new, self.key.clone()).await?;
+            recorder.append(EntryKind::Message(Message::new(Role::User, vec![call])));
+            recorder.commit().await?;
+            recorder.release().await
+        });
+        match written {
+            Err(StoreError::Conflict { .. } | StoreError::InUse { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+            Ok(()) => Ok(true),
         }
     }
 

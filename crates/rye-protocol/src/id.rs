@@ -128,6 +128,14 @@ ids! {
     SandboxId,
     /// Id of a command to the host of a session.
     CommandId,
+    /// Id of a schedule.
+    ScheduleId,
+    /// Id of a webhook.
+    WebhookId,
+    /// Id of an event that is sent to a webhook.
+    DeliveryId,
+    /// Id of a hook.
+    HookId,
 }
 
 impl From<SessionId> for PromptId {

@@ -55,8 +55,8 @@ pub use evidence::{Archive, Receipt, Seal};
 pub use file_change::{FileChange, FileContent};
 pub use gate::{Action, ActionId, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};
 pub use id::{
-    CallId, CommandId, EntryId, GateId, IdError, PromptId, SandboxId, SessionId, ThreadId,
-    matches_id, short_id,
+    CallId, CommandId, DeliveryId, EntryId, GateId, HookId, IdError, PromptId, SandboxId,
+    ScheduleId, SessionId, ThreadId, WebhookId, matches_id, short_id,
 };
 pub use queue::{Author, CollectedPrompt, PromptEnd, PromptStatus, QueueMode, QueuedPrompt};
 pub use risk::{EffectClass, Risk};

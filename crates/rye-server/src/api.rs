@@ -8,6 +8,7 @@ mod gates;
 mod items;
 mod operations;
 mod prompts;
+mod schedules;
 mod sessions;
 mod socket;
 mod streams;
@@ -73,6 +74,9 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(items::show))
         .routes(routes!(items::execute))
         .routes(routes!(items::start_graph))
+        .routes(routes!(schedules::create, schedules::list))
+        .routes(routes!(schedules::show, schedules::remove))
+        .routes(routes!(schedules::control))
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::whoami))

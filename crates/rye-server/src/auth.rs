@@ -50,13 +50,23 @@ impl Principal {
     /// Whether the caller may know of a session: it belongs to their user or organisation, and to
     /// the project of the token.
     pub(crate) fn can_see(&self, session: &Session) -> bool {
+        let (user, org) = (session.user_id.as_ref(), session.org_id.as_ref());
+        self.can_see_owner(user, org, session.project.as_ref())
+    }
+
+    /// Whether the caller may know of what belongs to a user, an organisation and a project.
+    pub(crate) fn can_see_owner(
+        &self,
+        user: Option<&String>,
+        org: Option<&String>,
+        project: Option<&String>,
+    ) -> bool {
         let token = &*self.token;
-        let is_own = |own: &Option<String>, other: &Option<String>| own.is_some() && own == other;
-        let is_owner = is_own(&token.user, &session.user_id) || is_own(&token.org, &session.org_id);
+        let is_own = |own: &Option<String>, other| own.is_some() && own.as_ref() == other;
+        let is_owner = is_own(&token.user, user) || is_own(&token.org, org);
         let is_unbounded = token.user.is_none() && token.org.is_none();
-        let project = token.project.as_ref();
-        (is_unbounded || is_owner)
-            && project.is_none_or(|project| session.project.as_ref() == Some(project))
+        let has_project = token.project.is_none() || token.project.as_ref() == project;
+        (is_unbounded || is_owner) && has_project
     }
 
     /// Name of the caller, for the record of prompts and decisions.

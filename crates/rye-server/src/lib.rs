@@ -12,6 +12,7 @@ mod agui;
 mod all_events;
 mod api;
 mod auth;
+mod automation;
 mod browser_keys;
 mod console;
 mod cursor;

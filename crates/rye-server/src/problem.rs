@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use rye_automation::AutomationError;
 use rye_engine::store::StoreError;
 use rye_engine::{DecideError, WithdrawError};
 use rye_host::{Failure, FailureKind};
@@ -151,6 +152,24 @@ impl From<StoreError> for Problem {
                 new(StatusCode::INTERNAL_SERVER_ERROR, "session_failed")
             }
             _ => new(StatusCode::INTERNAL_SERVER_ERROR, "store"),
+        }
+    }
+}
+
+impl From<AutomationError> for Problem {
+    fn from(error: AutomationError) -> Self {
+        let detail = error.to_string();
+        let invalid = |code| Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail.clone());
+        match error {
+            AutomationError::Store(error) => error.into(),
+            AutomationError::InvalidCron { .. } | AutomationError::NeverDue(_) => {
+                invalid("invalid_cron")
+            }
+            AutomationError::UnknownTimeZone(_) => invalid("unknown_time_zone"),
+            AutomationError::Busy { .. } => {
+                Self::new(StatusCode::CONFLICT, "conflict", detail).retry_after(1)
+            }
+            _ => invalid("invalid_definition"),
         }
     }
 }

@@ -11,17 +11,19 @@ use lillux::process::ShutdownSignals;
 use rye_engine::Engine;
 use rye_engine::documents::DocumentStore;
 use rye_engine::protocol::Gate;
+use rye_host::automation::{ProjectGraphs, documents};
 use rye_host::engine::{EngineOptions, database, runtime, start_supervisor, with_supervisor};
 use rye_host::gateway::ItemGateway;
 use rye_host::{Context, Failure, SandboxKind, settings};
 use rye_mcp::ApprovalChannel;
 use rye_mcp::server::http::connections::{self, Limits};
-use rye_store::{Scope, SqliteDocuments, TokenKind};
+use rye_store::{Scope, TokenKind};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Sessions;
 use crate::api;
+use crate::automation::Automation;
 use crate::browser_keys::BrowserKeys;
 use crate::guard::Guard;
 use crate::login::LINK_LIFETIME;
@@ -82,6 +84,8 @@ pub(crate) struct State {
     pub(crate) context: Context,
     /// Searches, reads and executes items.
     pub(crate) gateway: Arc<ItemGateway>,
+    /// Schedules, and what fires them.
+    pub(crate) automation: Automation,
     /// Cancelled when the server stops: event streams end.
     pub(crate) draining: CancellationToken,
 }
@@ -138,7 +142,7 @@ pub fn run(
     };
     let tokens = tokens(context)?;
     let browser_keys = BrowserKeys::new(context)?;
-    let documents = Arc::new(SqliteDocuments::open(&database(context)?)?);
+    let documents = documents(context)?;
     let project = context.settings.project().to_owned();
     let name = context.user_name()?;
     let own_context = Context::open(settings)?;
@@ -149,6 +153,7 @@ pub fn run(
         ApprovalChannel::Terminal,
         |_| String::new(),
     );
+    let gateway = Arc::new(gateway);
     with_supervisor(context, engine_options, supervisor, async |engine| {
         let wanted = options.address;
         let listener = TcpListener::bind(wanted).await;
@@ -156,6 +161,12 @@ pub fn run(
         let address = listener
             .local_addr()
             .map_err(|error| unable("serve", error))?;
+        let automation = Automation::new(
+            Arc::clone(&documents),
+            engine.clone(),
+            ProjectGraphs::new(Arc::clone(&gateway), &project),
+            project.display().to_string(),
+        );
         let app = App(Arc::new(State {
             sessions: Sessions {
                 engine: engine.clone(),
@@ -167,10 +178,12 @@ pub fn run(
             options,
             project,
             context: own_context,
-            gateway: Arc::new(gateway),
+            gateway,
+            automation,
             draining: CancellationToken::new(),
         }));
         on_ready(&ready(&app, name).await?);
+        let mut tasks = app.automation.start(&app.draining);
         let serving = serve(listener, app.clone());
         tokio::pin!(serving);
         tokio::select! {
@@ -183,6 +196,11 @@ pub fn run(
             _ = signals.next() => {}
             () = tokio::time::sleep(DRAIN_TIMEOUT) => {}
         }
+        // Another server takes over what is not finished.
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, async {
+            while tasks.join_next().await.is_some() {}
+        })
+        .await;
         Ok(())
     })
 }

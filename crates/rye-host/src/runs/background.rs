@@ -52,6 +52,28 @@ pub fn start(request: &Request, context: &Context) -> Result<StartedRun, Failure
     Ok(StartedRun { id, item })
 }
 
+/// Like [`start`] for a graph, with an id chosen by the caller. Calling it again with the same id
+/// starts nothing more, also if this process was killed before the run started.
+pub fn start_as(id: &SessionId, request: &Request, context: &Context) -> Result<(), Failure> {
+    let item = request.tool.id.to_string();
+    if !is_graph(&request.tool, context) {
+        let message = format!("{item} is not a graph");
+        return Err(Failure::failed("not_a_graph", message));
+    }
+    let runs = Runs::open(context)?;
+    let project = context.settings.project();
+    let purpose = Purpose::Workflow;
+    if !runs.create_as(id, purpose, &item, &request.parameters, project)? {
+        let run = runs.find(id.as_str())?;
+        let is_new = run.run.node.is_none() && run.run.steps == 0;
+        // Of two processes that execute it, one gets the lease.
+        if run.holder.is_some() || run.run.status != RunStatus::Running || !is_new {
+            return Ok(());
+        }
+    }
+    spawn_run(&runs, id.as_str(), request, &[], context)
+}
+
 /// Starts a process that continues a graph run.
 pub fn restart(
     id: &SessionId,

@@ -111,15 +111,22 @@ pub(crate) async fn create(
     Ok(response)
 }
 
+/// The project of what the caller creates.
+pub(super) fn own_project(app: &App, who: &Principal) -> Result<String, Problem> {
+    let project = app.project.display().to_string();
+    let bound = who.token().project.as_ref();
+    if bound.is_none_or(|bound| *bound == project) {
+        return Ok(project);
+    }
+    let detail = format!("the token gives no access to the project {project}");
+    let status = StatusCode::FORBIDDEN;
+    Err(Problem::new(status, "foreign_project", detail))
+}
+
 /// A session of the caller in the project of the server.
 pub(crate) fn new_session(app: &App, who: &Principal) -> Result<NewSession, Problem> {
-    let project = app.project.display().to_string();
+    let project = own_project(app, who)?;
     let token = who.token();
-    if token.project.as_ref().is_some_and(|it| *it != project) {
-        let detail = format!("the token gives no access to the project {project}");
-        let status = StatusCode::FORBIDDEN;
-        return Err(Problem::new(status, "foreign_project", detail));
-    }
     Ok(NewSession {
         user_id: token.user.clone(),
         org_id: token.org.clone(),
@@ -130,7 +137,7 @@ pub(crate) fn new_session(app: &App, who: &Principal) -> Result<NewSession, Prob
 }
 
 /// The owner of a new session: the token's, or the requested one if the token has none.
-fn owner(
+pub(super) fn owner(
     what: &str,
     bound: Option<&String>,
     requested: Option<String>,

@@ -1,6 +1,7 @@
 //! Command-line grammar: the clap types of every command. No behaviour here.
 
 mod acp;
+mod automation;
 mod config;
 mod control;
 mod engine;
@@ -21,6 +22,7 @@ use rye_host::LogFormat;
 use rye_host::settings::Color;
 
 pub(crate) use acp::AcpArgs;
+pub(crate) use automation::{ActionArgs, AddScheduleArgs, ScheduleArgs, ScheduleCommand};
 pub(crate) use config::{AcceptArgs, ConfigCommand};
 pub(crate) use control::{ControlArgs, WatchArgs, WithdrawGateArgs};
 pub(crate) use engine::{
@@ -181,6 +183,9 @@ pub(crate) enum Command {
     /// Create, list and revoke access tokens of the HTTP server
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Start prompts and graphs at times
+    #[command(subcommand)]
+    Schedule(ScheduleCommand),
     /// Show settings and where each value comes from
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -136,6 +136,7 @@ fn dispatch(
         Command::Acp(args) => commands::acp::run(&args, options, &context),
         Command::Serve(args) => commands::serve::run(&args, options, &context),
         Command::Token(command) => commands::token::run(&command, &context),
+        Command::Schedule(command) => commands::schedule::run(command, &context),
         Command::Config(command) => commands::config::run(&command, &context),
         Command::Completions(args) => Ok(commands::completions::run(&args)),
         Command::Help(args) => commands::help::run(&args),

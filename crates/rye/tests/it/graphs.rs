@@ -16,7 +16,7 @@ use lillux::watch::Watch;
 use serde_json::Value;
 
 /// A `TestEnv` with the signed examples.
-fn env_with_examples() -> TestEnv {
+pub(crate) fn env_with_examples() -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/graphs/.ai/tools");

@@ -20,6 +20,7 @@ pub(crate) mod prompt;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod sandbox;
+pub(crate) mod schedule;
 pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod session;
