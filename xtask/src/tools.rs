@@ -45,6 +45,8 @@ const AG_UI_PYTHON: &str = "1.0.0";
 const ACP_TYPESCRIPT_SDK: &str = "2.4.0";
 const ACP_PYTHON_SDK: &str = "0.12.1";
 const ACPX: &str = "0.19.1";
+/// The official library of Standard Webhooks for Python.
+const STANDARD_WEBHOOKS: &str = "1.1.0";
 /// MCP server framework that benchmarks compare with.
 const FASTMCP: &str = "4.1.2";
 /// Packages that build and check the web console. The version of the set changes with them.
@@ -78,7 +80,7 @@ pub(crate) enum Tool {
     Tsx,
     /// The MCP conformance suite.
     Conformance,
-    /// Third-party clients that call our MCP server in tests.
+    /// Third-party clients that call our servers in tests.
     McpClients,
     /// Third-party clients of the OpenAI API and of AG-UI that call our server in tests.
     HttpClients,
@@ -244,7 +246,18 @@ fn mcp_clients() -> Result<()> {
     })?;
     installed_file("python-sdk", PYTHON_SDK, "bin/python", |directory| {
         python_packages(directory, &[format!("mcp=={PYTHON_SDK}")])
-    })
+    })?;
+    installed_file(
+        "standardwebhooks",
+        STANDARD_WEBHOOKS,
+        "bin/python",
+        |directory| {
+            python_packages(
+                directory,
+                &[format!("standardwebhooks=={STANDARD_WEBHOOKS}")],
+            )
+        },
+    )
     .map(drop)
 }
 

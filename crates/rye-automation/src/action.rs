@@ -60,7 +60,7 @@ pub struct Owner {
 impl Owner {
     /// Whether its work may continue a session: the session has the same owner, or the definition
     /// is bound to nobody.
-    fn can_use(&self, session: &Session) -> bool {
+    pub(crate) fn can_use(&self, session: &Session) -> bool {
         let is_unbounded = self.user.is_none() && self.org.is_none();
         let is_own = |own: &Option<String>, other: &Option<String>| own.is_some() && own == other;
         is_unbounded || is_own(&self.user, &session.user_id) || is_own(&self.org, &session.org_id)

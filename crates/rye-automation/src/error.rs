@@ -36,6 +36,12 @@ pub enum AutomationError {
         /// Id of the object.
         id: String,
     },
+    /// A secret cannot be generated, encrypted or decrypted.
+    #[error("cannot use the secret: {0}")]
+    Secret(String),
+    /// The HTTP client cannot be set up.
+    #[error("cannot set up the HTTP client: {0}")]
+    HttpClient(String),
     /// The store refused the operation.
     #[error(transparent)]
     Store(#[from] StoreError),

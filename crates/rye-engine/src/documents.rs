@@ -1,5 +1,5 @@
-//! Documents: versioned JSON beside sessions, such as schedules, webhooks and budgets, with an
-//! optional time at which they are due.
+//! Documents: versioned JSON beside sessions, such as schedules and webhooks, with an optional time
+//! at which they are due.
 //!
 //! Several processes can work on the same documents: each write names the versions that it is
 //! based on, and has no effect if one of them has changed. A process claims a due document by
@@ -13,9 +13,7 @@ use serde_json::Value;
 use crate::store::StoreFuture;
 
 /// What a document describes.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::EnumIter,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum DocumentKind {
     /// A prompt or graph that is started at times.
@@ -30,12 +28,6 @@ pub enum DocumentKind {
     Hook,
     /// A request that a hook has accepted.
     HookRequest,
-    /// Limits of a user or an organisation.
-    Budget,
-    /// What a user or an organisation has used in a period.
-    BudgetUsage,
-    /// A thread that works for a user or an organisation.
-    TurnSlot,
     /// The response that a conversation without an id ends with.
     ChatConversation,
 }

@@ -1,9 +1,11 @@
-//! Schedules: where they are stored, and what starts their graphs.
+//! Schedules, webhooks and hooks: where they are stored, and what starts their graphs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rye_automation::{AutomationError, GraphStarter, Schedules, StartError};
+use rye_automation::{
+    AutomationError, GraphStarter, Hooks, Schedules, Sealer, StartError, Webhooks,
+};
 use rye_engine::BoxFuture;
 use rye_engine::clock::SystemClock;
 use rye_engine::documents::DocumentStore;
@@ -30,6 +32,8 @@ impl From<AutomationError> for Failure {
                 Self::usage(error).hint("rye schedule add --help")
             }
             AutomationError::Busy { .. } => Self::failed("conflict", error),
+            AutomationError::HttpClient(_) => Self::failed("http", error),
+            AutomationError::Secret(_) => Self::failed("secret", error).hint("rye vault list"),
             error => Self::usage(error),
         }
     }
@@ -49,6 +53,35 @@ pub fn with_schedules<T>(
 ) -> Result<T, Failure> {
     let schedules = Schedules::new(documents(context)?, Arc::new(SystemClock::default()));
     runtime()?.block_on(work(&schedules))
+}
+
+/// Encrypts secrets with the key of the user's vault.
+pub fn sealer(context: &Context) -> Sealer {
+    let vault = context.vault();
+    Sealer::new(Arc::new(move |create| match &vault {
+        Some(vault) => vault.key(create).map_err(|error| error.to_string()),
+        None => Ok(None),
+    }))
+}
+
+/// Works with the webhooks of the session database.
+pub fn with_webhooks<T>(
+    context: &Context,
+    work: impl AsyncFnOnce(&Webhooks) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let clock = Arc::new(SystemClock::default());
+    let webhooks = Webhooks::new(documents(context)?, clock, sealer(context));
+    runtime()?.block_on(work(&webhooks))
+}
+
+/// Works with the hooks of the session database.
+pub fn with_hooks<T>(
+    context: &Context,
+    work: impl AsyncFnOnce(&Hooks) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let clock = Arc::new(SystemClock::default());
+    let hooks = Hooks::new(documents(context)?, clock, sealer(context));
+    runtime()?.block_on(work(&hooks))
 }
 
 /// Starts the graphs of a project, in processes of their own.

@@ -35,6 +35,7 @@ pub const TOPICS: &[Topic] = topics! {
     "compaction": "how long histories fit into the context window",
     "roles": "roles, skills, rules and structured results",
     "schedules": "starting prompts and graphs at times",
+    "webhooks": "sending events to URLs, and starting work when requests arrive",
     "replay": "replaying a session offline",
     "approvals": "what agents may do without asking, and how to verify decisions",
     "security": "security guarantees and their limits",

@@ -36,6 +36,7 @@ use zeroize::Zeroizing;
 
 use policy::{Target, Verdict};
 
+pub use address::is_public;
 pub use dial::{Resolver, SystemResolver};
 pub use fetch::EgressClient;
 pub use policy::{HostRule, Injection, InvalidHost, NetworkPolicy};

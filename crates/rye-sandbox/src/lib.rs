@@ -49,7 +49,7 @@ pub use confined::{
 pub use docker::DockerOptions;
 pub use egress::{
     EgressClient, HostRule, Injection, InvalidHost, NetworkPolicy, Resolver, SecretSource,
-    SystemResolver,
+    SystemResolver, is_public,
 };
 pub use files::Limits;
 pub use local::LocalSandbox;

@@ -14,6 +14,7 @@ mod socket;
 mod streams;
 mod threads;
 mod tokens;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -77,11 +78,22 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(schedules::create, schedules::list))
         .routes(routes!(schedules::show, schedules::remove))
         .routes(routes!(schedules::control))
+        .routes(routes!(webhooks::create, webhooks::list))
+        .routes(routes!(webhooks::remove))
+        .routes(routes!(webhooks::deliveries))
+        .routes(routes!(webhooks::replay))
+        .routes(routes!(webhooks::create_hook, webhooks::list_hooks))
+        .routes(routes!(webhooks::remove_hook))
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::whoami))
         .routes(routes!(browser_keys::enrol, browser_keys::list))
         .routes(routes!(browser_keys::confirm))
+}
+
+/// The routes that need no token, with their descriptions.
+pub(crate) fn open_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(webhooks::call_hook))
 }
 
 /// All routes.
@@ -94,10 +106,12 @@ pub(crate) fn router(app: App, guard: Arc<Guard>) -> Router {
             app.clone(),
             auth::authenticate,
         ));
+    let (open, _) = open_routes().split_for_parts();
     let max_body = app.options.max_body;
     Router::new()
         .merge(api)
         .merge(openai::routes(&app))
+        .merge(open)
         .merge(console::routes())
         .route("/api/openapi.json", get(documents::openapi))
         .route("/login", get(login::log_in))

@@ -13,6 +13,7 @@ use rye_store::{AccessToken, Scope, TokenKind};
 use crate::login;
 use crate::problem::Problem;
 use crate::server::App;
+use crate::tokens::PREFIX;
 
 /// The caller of a request.
 #[derive(Debug, Clone)]
@@ -103,10 +104,13 @@ pub(crate) async fn authenticate(
 /// The caller who sent these headers.
 async fn identify(app: &App, headers: &HeaderMap) -> Result<Principal, Problem> {
     let found = match bearer_token(headers)? {
-        Some(secret) => {
-            let token = app.tokens.find(secret).await?;
-            token.filter(|token| token.kind == TokenKind::Api)
-        }
+        Some(secret) => match &app.oidc {
+            Some(oidc) if !secret.starts_with(PREFIX) => Some(oidc.verify(secret).await?),
+            _ => {
+                let token = app.tokens.find(secret).await?;
+                token.filter(|token| token.kind == TokenKind::Api)
+            }
+        },
         None => match login::cookie(headers, app.address.port()) {
             Some(secret) => {
                 let token = app.tokens.find(secret).await?;

@@ -1,24 +1,34 @@
-//! What the server does without a request: it fires schedules.
+//! What the server does without a request: it fires schedules and sends events to webhooks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use rye_automation::{Launcher, Owner, Scheduler, Schedules};
+use rye_automation::{
+    Hooks, Launcher, Outbox, Owner, Scheduler, Schedules, Sealer, Sender, Webhooks,
+};
 use rye_engine::Engine;
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::documents::DocumentStore;
+use rye_host::Failure;
 use rye_host::automation::ProjectGraphs;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Principal;
 
+/// Interval at which records of hooks are deleted.
+const CLEANUP: Duration = Duration::from_mins(1);
+
 /// Definitions, and what acts on them.
 pub(crate) struct Automation {
     pub(crate) schedules: Schedules,
+    pub(crate) webhooks: Webhooks,
+    pub(crate) hooks: Hooks,
     pub(crate) graphs: Arc<ProjectGraphs>,
     documents: Arc<dyn DocumentStore>,
     clock: Arc<dyn Clock>,
-    launcher: Launcher,
+    pub(crate) launcher: Launcher,
+    sealer: Sealer,
     project: String,
 }
 
@@ -27,11 +37,18 @@ impl Automation {
         documents: Arc<dyn DocumentStore>,
         engine: Engine,
         graphs: ProjectGraphs,
+        sealer: Sealer,
         project: String,
     ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let graphs = Arc::new(graphs);
+        let (store, time) = (Arc::clone(&documents), Arc::clone(&clock));
+        let webhooks = Webhooks::new(store, time, sealer.clone());
+        let (store, time) = (Arc::clone(&documents), Arc::clone(&clock));
         Self {
+            webhooks,
+            hooks: Hooks::new(store, time, sealer.clone()),
+            sealer,
             schedules: Schedules::new(Arc::clone(&documents), Arc::clone(&clock)),
             launcher: Launcher {
                 engine,
@@ -45,7 +62,7 @@ impl Automation {
     }
 
     /// Starts the tasks that act on definitions, until `stop` is cancelled.
-    pub(crate) fn start(&self, stop: &CancellationToken) -> JoinSet<()> {
+    pub(crate) fn start(&self, stop: &CancellationToken) -> Result<JoinSet<()>, Failure> {
         let mut tasks = JoinSet::new();
         let scheduler = Scheduler::new(
             Arc::clone(&self.documents),
@@ -53,9 +70,30 @@ impl Automation {
             self.launcher.clone(),
             self.project.clone(),
         );
-        let stop = stop.clone();
-        tasks.spawn(async move { scheduler.run(stop).await });
-        tasks
+        let token = stop.clone();
+        tasks.spawn(async move { scheduler.run(token).await });
+        let (documents, clock) = (Arc::clone(&self.documents), Arc::clone(&self.clock));
+        let sender = Sender::new(documents, clock, self.sealer.clone())?;
+        let token = stop.clone();
+        tasks.spawn(async move { sender.run(token).await });
+        let (documents, clock) = (Arc::clone(&self.documents), Arc::clone(&self.clock));
+        let outbox = Outbox::new(documents, clock, self.launcher.engine.clone());
+        tasks.spawn(outbox.run(stop.clone()));
+        tasks.spawn(forget_requests(self.hooks.clone(), stop.clone()));
+        Ok(tasks)
+    }
+}
+
+/// Deletes records of requests that are refused by now anyway.
+async fn forget_requests(hooks: Hooks, stop: CancellationToken) {
+    loop {
+        if let Err(error) = hooks.forget_requests().await {
+            tracing::warn!(%error, "cannot delete records of hooks");
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(CLEANUP) => {}
+        }
     }
 }
 

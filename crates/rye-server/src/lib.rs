@@ -20,12 +20,14 @@ mod events;
 mod extract;
 mod guard;
 mod login;
+mod oidc;
 mod openai;
 mod openapi;
 mod problem;
 mod server;
 mod tokens;
 
+pub use oidc::OidcOptions;
 pub use openapi::openapi;
 pub use rye_store::{AccessToken, Scope, TokenKind};
 pub use server::{Options, Ready, login_link, run, with_tokens};

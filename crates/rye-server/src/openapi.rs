@@ -19,7 +19,7 @@ struct Description;
 
 /// The OpenAPI document, as JSON.
 pub fn openapi() -> Value {
-    let (_, paths) = api::routes().split_for_parts();
+    let (_, paths) = api::routes().merge(api::open_routes()).split_for_parts();
     let mut document: OpenApi = Description::openapi();
     document.merge(paths);
     let mut document = serde_json::to_value(document).unwrap_or_default();

@@ -169,6 +169,9 @@ impl From<AutomationError> for Problem {
             AutomationError::Busy { .. } => {
                 Self::new(StatusCode::CONFLICT, "conflict", detail).retry_after(1)
             }
+            AutomationError::Secret(_) | AutomationError::HttpClient(_) => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "secret", detail)
+            }
             _ => invalid("invalid_definition"),
         }
     }

@@ -11,7 +11,7 @@ use lillux::process::ShutdownSignals;
 use rye_engine::Engine;
 use rye_engine::documents::DocumentStore;
 use rye_engine::protocol::Gate;
-use rye_host::automation::{ProjectGraphs, documents};
+use rye_host::automation::{ProjectGraphs, documents, sealer};
 use rye_host::engine::{EngineOptions, database, runtime, start_supervisor, with_supervisor};
 use rye_host::gateway::ItemGateway;
 use rye_host::{Context, Failure, SandboxKind, settings};
@@ -27,6 +27,7 @@ use crate::automation::Automation;
 use crate::browser_keys::BrowserKeys;
 use crate::guard::Guard;
 use crate::login::LINK_LIFETIME;
+use crate::oidc::{Oidc, OidcOptions};
 use crate::tokens::{NewToken, Tokens};
 
 /// Limit for the head of a request, for each part of its body, and for an idle connection.
@@ -55,6 +56,8 @@ pub struct Options {
     pub sandbox: Option<SandboxKind>,
     /// The default model.
     pub model: Option<String>,
+    /// The issuer whose tokens are accepted too.
+    pub oidc: Option<OidcOptions>,
 }
 
 /// A server that accepts requests.
@@ -76,6 +79,8 @@ pub(crate) struct State {
     pub(crate) browser_keys: BrowserKeys,
     /// Which session a chat completion continues.
     pub(crate) documents: Arc<dyn DocumentStore>,
+    /// Verifies tokens of an issuer.
+    pub(crate) oidc: Option<Oidc>,
     pub(crate) address: SocketAddr,
     pub(crate) options: Options,
     /// The project of new sessions.
@@ -143,6 +148,7 @@ pub fn run(
     let tokens = tokens(context)?;
     let browser_keys = BrowserKeys::new(context)?;
     let documents = documents(context)?;
+    let oidc = options.oidc.clone().map(Oidc::new).transpose()?;
     let project = context.settings.project().to_owned();
     let name = context.user_name()?;
     let own_context = Context::open(settings)?;
@@ -154,6 +160,7 @@ pub fn run(
         |_| String::new(),
     );
     let gateway = Arc::new(gateway);
+    let sealer = sealer(context);
     with_supervisor(context, engine_options, supervisor, async |engine| {
         let wanted = options.address;
         let listener = TcpListener::bind(wanted).await;
@@ -165,6 +172,7 @@ pub fn run(
             Arc::clone(&documents),
             engine.clone(),
             ProjectGraphs::new(Arc::clone(&gateway), &project),
+            sealer,
             project.display().to_string(),
         );
         let app = App(Arc::new(State {
@@ -174,6 +182,7 @@ pub fn run(
             tokens,
             browser_keys,
             documents,
+            oidc,
             address,
             options,
             project,
@@ -183,7 +192,7 @@ pub fn run(
             draining: CancellationToken::new(),
         }));
         on_ready(&ready(&app, name).await?);
-        let mut tasks = app.automation.start(&app.draining);
+        let mut tasks = app.automation.start(&app.draining)?;
         let serving = serve(listener, app.clone());
         tokio::pin!(serving);
         tokio::select! {

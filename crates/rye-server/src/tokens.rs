@@ -12,7 +12,7 @@ use rye_protocol::Millis;
 use rye_store::{AccessToken, AccessTokens, Scope, TokenKind};
 
 /// Prefix of every secret, by which scanners of repositories recognise it.
-const PREFIX: &str = "rye_";
+pub(crate) const PREFIX: &str = "rye_";
 
 /// Random bytes of a secret.
 const SECRET_BYTES: usize = 32;

@@ -8,7 +8,7 @@
 //! - [`FileBlobs`] and [`MemoryBlobs`] keep data that is too long for a session's history.
 //! - [`SealedCredentials`] keeps encrypted credentials in the SQLite file.
 //! - [`AccessTokens`] keeps the access tokens of the HTTP server there.
-//! - [`SqliteDocuments`] keeps schedules, webhooks and budgets there, [`MemoryDocuments`] until the
+//! - [`SqliteDocuments`] keeps schedules, webhooks and hooks there, [`MemoryDocuments`] until the
 //!   process ends.
 //!
 //! All session stores pass the contract tests of `rye-testkit`; run them against any other

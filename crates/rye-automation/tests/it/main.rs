@@ -4,3 +4,4 @@
 
 mod schedules;
 mod support;
+mod webhooks;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lillux::envelope::OpeningKey;
 use rye_automation::{
-    FiringOutcome, GraphStarter, Launcher, Owner, Schedule, Scheduler, Schedules, StartError,
+    FiringOutcome, GraphStarter, Hooks, KeySource, Launcher, Outbox, Owner, Schedule, Scheduler,
+    Schedules, Sealer, Sender, StartError, Webhooks,
 };
 use rye_engine::clock::Clock;
 use rye_engine::documents::DocumentStore;
@@ -58,12 +60,19 @@ pub(crate) struct Cluster {
     dir: tempfile::TempDir,
     pub(crate) documents: Arc<dyn DocumentStore>,
     pub(crate) clock: Arc<TestClock>,
+    sealer: Sealer,
 }
 
 impl Cluster {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
+        let key = OpeningKey::generate().unwrap().to_pem();
+        let source: KeySource = Arc::new(move |_| {
+            let key = OpeningKey::from_pem(key.as_bytes());
+            key.map(Some).map_err(|error| error.to_string())
+        });
         Self {
+            sealer: Sealer::new(source),
             documents: open_documents(&dir),
             dir,
             clock: Arc::default(),
@@ -76,6 +85,16 @@ impl Cluster {
 
     pub(crate) fn schedules(&self) -> Schedules {
         Schedules::new(Arc::clone(&self.documents), self.clock())
+    }
+
+    pub(crate) fn webhooks(&self) -> Webhooks {
+        let documents = Arc::clone(&self.documents);
+        Webhooks::new(documents, self.clock(), self.sealer.clone())
+    }
+
+    pub(crate) fn hooks(&self) -> Hooks {
+        let documents = Arc::clone(&self.documents);
+        Hooks::new(documents, self.clock(), self.sealer.clone())
     }
 
     /// A server with an engine that runs sessions.
@@ -98,7 +117,13 @@ impl Cluster {
             launcher.clone(),
             PROJECT.to_owned(),
         );
+        let documents = open_documents(&self.dir);
+        let sender = Sender::new(documents, self.clock(), self.sealer.clone());
+        let documents = open_documents(&self.dir);
+        let outbox = Outbox::new(documents, self.clock(), engine.clone());
         Server {
+            sender: sender.unwrap(),
+            outbox: tokio::sync::Mutex::new(outbox),
             engine,
             launcher,
             scheduler,
@@ -119,6 +144,8 @@ pub(crate) struct Server {
     pub(crate) engine: Engine,
     pub(crate) launcher: Launcher,
     pub(crate) scheduler: Scheduler,
+    pub(crate) sender: Sender,
+    pub(crate) outbox: tokio::sync::Mutex<Outbox>,
 }
 
 impl Server {

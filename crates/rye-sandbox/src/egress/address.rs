@@ -30,7 +30,7 @@ const RESERVED_V6: [([u16; 2], u32); 4] = [
 ];
 
 /// Whether an address is on the public internet.
-pub(super) fn is_public(address: IpAddr) -> bool {
+pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),

@@ -128,7 +128,7 @@ CREATE TABLE engine_access_tokens (
     doc         TEXT NOT NULL
 ) STRICT;
 
--- Schedules, webhooks, budgets and the like. Each write of a document assigns a new version;
+-- Schedules, webhooks, hooks and the like. Each write of a document assigns a new version;
 -- AUTOINCREMENT never reuses one.
 CREATE TABLE engine_documents (
     version INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -22,7 +22,10 @@ use rye_host::LogFormat;
 use rye_host::settings::Color;
 
 pub(crate) use acp::AcpArgs;
-pub(crate) use automation::{ActionArgs, AddScheduleArgs, ScheduleArgs, ScheduleCommand};
+pub(crate) use automation::{
+    ActionArgs, AddHookArgs, AddScheduleArgs, AddWebhookArgs, DeliveriesArgs, HookCommand,
+    ReplayDeliveryArgs, ScheduleArgs, ScheduleCommand, WebhookCommand,
+};
 pub(crate) use config::{AcceptArgs, ConfigCommand};
 pub(crate) use control::{ControlArgs, WatchArgs, WithdrawGateArgs};
 pub(crate) use engine::{
@@ -186,6 +189,12 @@ pub(crate) enum Command {
     /// Start prompts and graphs at times
     #[command(subcommand)]
     Schedule(ScheduleCommand),
+    /// Send events of sessions to URLs
+    #[command(subcommand)]
+    Webhook(WebhookCommand),
+    /// Start prompts and graphs when signed requests arrive
+    #[command(subcommand)]
+    Hook(HookCommand),
     /// Show settings and where each value comes from
     #[command(subcommand)]
     Config(ConfigCommand),

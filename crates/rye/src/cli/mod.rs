@@ -137,6 +137,8 @@ fn dispatch(
         Command::Serve(args) => commands::serve::run(&args, options, &context),
         Command::Token(command) => commands::token::run(&command, &context),
         Command::Schedule(command) => commands::schedule::run(command, &context),
+        Command::Webhook(command) => commands::webhook::run(command, &context),
+        Command::Hook(command) => commands::webhook::run_hook(command, &context),
         Command::Config(command) => commands::config::run(&command, &context),
         Command::Completions(args) => Ok(commands::completions::run(&args)),
         Command::Help(args) => commands::help::run(&args),

@@ -1,5 +1,6 @@
 //! Integration tests, in one binary so that the crate is linked once.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
+
 mod acp;
 mod acp_clients;
 mod acp_support;
@@ -63,6 +64,7 @@ mod serve_console;
 mod serve_events;
 mod serve_schedules;
 mod serve_support;
+mod serve_webhooks;
 mod session_blobs;
 mod session_changes;
 mod session_control;

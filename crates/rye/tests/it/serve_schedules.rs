@@ -18,7 +18,7 @@ const ANSWER: &str = "steps: [{ text: done }]";
 const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Waits until `check` returns a value.
-async fn wait_for<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn wait_for<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = check().await {

@@ -45,6 +45,44 @@ pub(crate) struct ServeHttpArgs {
     /// Default model of sessions
     #[arg(long)]
     pub(crate) model: Option<String>,
+    /// Accept tokens of this OpenID Connect issuer
+    #[arg(long, value_name = "URL", requires = "oidc_audience")]
+    pub(crate) oidc_issuer: Option<String>,
+    /// Audience that these tokens must have
+    #[arg(long, value_name = "AUDIENCE", requires = "oidc_issuer")]
+    pub(crate) oidc_audience: Option<String>,
+    /// Claim that names the user
+    #[arg(
+        long,
+        value_name = "CLAIM",
+        default_value = "sub",
+        requires = "oidc_issuer"
+    )]
+    pub(crate) oidc_user_claim: String,
+    /// Claim that names the organisation
+    #[arg(
+        long,
+        value_name = "CLAIM",
+        default_value = "org",
+        requires = "oidc_issuer"
+    )]
+    pub(crate) oidc_org_claim: String,
+    /// Claim that lists scopes, with or without the prefix `rye:`
+    #[arg(
+        long,
+        value_name = "CLAIM",
+        default_value = "scope",
+        requires = "oidc_issuer"
+    )]
+    pub(crate) oidc_scope_claim: String,
+    /// Scope of tokens that list none; repeatable
+    #[arg(
+        long = "oidc-scope",
+        value_enum,
+        value_name = "SCOPE",
+        requires = "oidc_issuer"
+    )]
+    pub(crate) oidc_scopes: Vec<ScopeChoice>,
 }
 
 /// Parses the URL of a server.

@@ -29,3 +29,4 @@ pub(crate) mod system;
 pub(crate) mod token;
 pub(crate) mod vault;
 pub(crate) mod verify;
+pub(crate) mod webhook;

@@ -63,7 +63,7 @@ fn add(args: AddScheduleArgs, context: &Context) -> Outcome {
 }
 
 /// What the arguments say to start. Fails if it does not exist.
-fn action(args: ActionArgs, context: &Context) -> Result<Action, Failure> {
+pub(super) fn action(args: ActionArgs, context: &Context) -> Result<Action, Failure> {
     if let Some(graph) = args.graph {
         let reference: rye_items::ItemRef = graph.parse()?;
         GraphFile::load(&reference.to_string(), context)?;
@@ -113,7 +113,7 @@ fn change(
     Ok(Box::new(Changed { what, schedule }))
 }
 
-fn time(at: Millis) -> String {
+pub(super) fn time(at: Millis) -> String {
     lillux::time::format_rfc3339((at.0 / 1000).cast_signed())
 }
 
@@ -161,8 +161,9 @@ fn last(firing: Option<&Firing>) -> Cell {
     }
 }
 
-fn description(schedule: &Schedule) -> String {
-    match (&schedule.name, &schedule.action) {
+/// A name or, without one, what is started.
+pub(super) fn describe(name: Option<&String>, action: &Action) -> String {
+    match (name, action) {
         (Some(name), _) => name.clone(),
         (None, Action::Prompt { text, .. }) => text.clone(),
         (None, Action::Graph { graph, .. }) => graph.clone(),
@@ -193,7 +194,7 @@ impl Report for List {
                 Cell::new(&schedule.time_zone),
                 next,
                 last(schedule.last.as_ref()),
-                Cell::new(description(schedule)),
+                Cell::new(describe(schedule.name.as_ref(), &schedule.action)),
             ]);
         }
         page.table(&table);

@@ -1,7 +1,7 @@
 //! `rye serve`: serves the engine over HTTP.
 
 use rye_host::settings;
-use rye_server::{Options, Ready};
+use rye_server::{OidcOptions, Options, Ready, Scope};
 use serde_json::json;
 
 use crate::cli::args::ServeHttpArgs;
@@ -21,9 +21,22 @@ pub(crate) fn run(
         max_body: usize::from(args.max_body) * 1024 * 1024,
         sandbox: args.sandbox.map(Into::into),
         model: args.model.clone(),
+        oidc: oidc(args),
     };
     rye_server::run(context, settings, options, |ready| announce(ready, context))?;
     Ok(Box::new(AlreadyPrinted))
+}
+
+/// The issuer whose tokens are accepted.
+fn oidc(args: &ServeHttpArgs) -> Option<OidcOptions> {
+    Some(OidcOptions {
+        issuer: args.oidc_issuer.clone()?,
+        audience: args.oidc_audience.clone()?,
+        user_claim: args.oidc_user_claim.clone(),
+        org_claim: args.oidc_org_claim.clone(),
+        scope_claim: args.oidc_scope_claim.clone(),
+        default_scopes: args.oidc_scopes.iter().copied().map(Scope::from).collect(),
+    })
 }
 
 /// Tells the user where the server is.
