@@ -1,8 +1,40 @@
 // The HTTP API: requests, errors and event streams.
 
+/** @typedef {import('./openapi.d.ts').paths} Paths */
+/** @typedef {'get' | 'post' | 'delete'} Method */
+/**
+ * An operation of the API.
+ * @template {Method} M @template {keyof Paths} P
+ * @typedef {NonNullable<Paths[P][M]>} Operation
+ */
+/**
+ * The paths that have a method.
+ * @template {Method} M
+ * @typedef {{ [P in keyof Paths]: Paths[P][M] extends { responses: unknown } ? P : never }[keyof Paths]} PathOf
+ */
+/**
+ * What a request needs: the parameters of its path, its query and its body.
+ * @template {Method} M @template {keyof Paths} P
+ * @typedef {(Operation<M, P> extends { parameters: { path: infer X } } ? { params: X } : {}) &
+ *   (Operation<M, P> extends { parameters: { query?: infer X } } ? { query?: X } : {}) &
+ *   (Operation<M, P> extends { requestBody: { content: { 'application/json': infer X } } } ? { body: X } : {}) &
+ *   { headers?: Record<string, string> }} Options
+ */
+/**
+ * The body of a response; a body that the document does not describe is `any`.
+ * @template {Method} M @template {keyof Paths} P
+ * @typedef {Operation<M, P> extends { responses: infer R } ? { [S in keyof R & (200 | 201 | 202 | 204)]:
+ *   R[S] extends { content: { 'application/json': infer B } } ? (Record<string, never> extends B ? any : B) : null
+ * }[keyof R & (200 | 201 | 202 | 204)] : never} Answer
+ */
+/**
+ * @template {Method} M @template {keyof Paths} P
+ * @typedef {{} extends Options<M, P> ? [options?: Options<M, P>] : [options: Options<M, P>]} Arguments
+ */
+
 /** An error of the API, with its stable code. */
 export class Problem extends Error {
-  /** @param {{ status: number, code: string, detail: string, hint?: string }} document */
+  /** @param {{ status: number, code: string, detail: string, hint?: string | null }} document */
   constructor(document) {
     super(document.detail);
     this.status = document.status;
@@ -18,14 +50,28 @@ let clockOffset = 0;
 export const serverTime = () => Date.now() + clockOffset;
 
 /**
- * @param {string} method @param {string} path @param {unknown} [body]
- * @param {Record<string, string>} [headers]
+ * Fills in a path.
+ * @param {string} path @param {{ params?: object, query?: object }} [options]
  */
-async function send(method, path, body, headers = {}) {
+function address(path, { params = {}, query = {} } = {}) {
+  const filled = path.replace(/\{(\w+)\}/g, (_, name) =>
+    encodeURIComponent(String(/** @type {any} */ (params)[name])));
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== null && value !== '') search.set(name, String(value));
+  }
+  return search.size ? `${filled}?${search}` : filled;
+}
+
+/** @typedef {{ params?: object, query?: object, body?: unknown, headers?: Record<string, string> }} AnyOptions */
+
+/** @param {string} method @param {string} path @param {AnyOptions} [options] */
+async function send(method, path, options = {}) {
+  const { body, headers = {} } = options;
   const start = Date.now();
   let response;
   try {
-    response = await fetch(path, {
+    response = await fetch(address(path, options), {
       method,
       headers: body === undefined ? headers : { 'Content-Type': 'application/json', ...headers },
       body: body === undefined ? undefined : JSON.stringify(body),
@@ -43,30 +89,53 @@ async function send(method, path, body, headers = {}) {
   throw new Problem({ code: 'http', detail, ...document, status: response.status });
 }
 
+/** @param {Response} response */
+const json = async (response) => (response.status === 204 ? null : response.json());
+
 export const api = {
-  /** @param {string} path @returns {Promise<any>} */
-  get: async (path) => (await send('GET', path)).json(),
-  /** @param {string} path */
-  text: async (path) => (await send('GET', path)).text(),
-  /** @param {string} path */
-  blob: async (path) => (await send('GET', path)).blob(),
-  /** @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] @returns {Promise<any>} */
-  post: async (path, body, headers) => {
-    const response = await send('POST', path, body, headers);
-    return response.status === 204 ? null : response.json();
-  },
-  /** @param {string} path */
-  remove: async (path) => void (await send('DELETE', path)),
+  /**
+   * @template {PathOf<'get'>} P
+   * @param {P} path @param {Arguments<'get', P>} args @returns {Promise<Answer<'get', P>>}
+   */
+  get: async (path, ...args) => json(await send('GET', path, /** @type {AnyOptions} */ (args[0]))),
+  /**
+   * The response as text, for signatures.
+   * @template {PathOf<'get'>} P
+   * @param {P} path @param {Arguments<'get', P>} args
+   */
+  text: async (path, ...args) => (await send('GET', path, /** @type {AnyOptions} */ (args[0]))).text(),
+  /**
+   * @template {PathOf<'get'>} P
+   * @param {P} path @param {Arguments<'get', P>} args
+   */
+  blob: async (path, ...args) => (await send('GET', path, /** @type {AnyOptions} */ (args[0]))).blob(),
+  /**
+   * @template {PathOf<'post'>} P
+   * @param {P} path @param {Arguments<'post', P>} args @returns {Promise<Answer<'post', P>>}
+   */
+  post: async (path, ...args) => json(await send('POST', path, /** @type {AnyOptions} */ (args[0]))),
+  /**
+   * @template {PathOf<'delete'>} P
+   * @param {P} path @param {Arguments<'delete', P>} args
+   */
+  remove: async (path, ...args) => void (await send('DELETE', path, /** @type {AnyOptions} */ (args[0]))),
+  /**
+   * The address of a response, for links and streams.
+   * @template {PathOf<'get'>} P
+   * @param {P} path @param {Arguments<'get', P>} args
+   */
+  address: (path, ...args) => address(path, /** @type {AnyOptions} */ (args[0])),
+  /** Ends the login of this browser. */
+  logOut: async () => void (await send('POST', '/api/logout')),
 };
 
 /** Names of all events: a browser only delivers those that are listened for. */
 const EVENTS = (
   'init reset lagged closing deleted problem message_start text_delta thinking_delta ' +
   'tool_call_delta message_update message_end tool_start tool_output tool_end turn_end sealed ' +
-  'thread_start queue_state prompt_cancelled prompt_merged compaction_start compaction_end ' +
-  'task_start task_end status error decision_gate decision_gate_resolved decision_gate_expired ' +
-  'decision_gate_withdrawn model_retry model_switched context_changed usage artifact ' +
-  'workspace_snapshot files_changed'
+  'thread_start queue_state compaction_start compaction_end task_start task_end status error ' +
+  'decision_gate decision_gate_resolved decision_gate_expired decision_gate_withdrawn ' +
+  'model_retry model_switched context_changed usage artifact workspace_snapshot files_changed'
 ).split(' ');
 
 /** How long to wait before reconnecting, in milliseconds; doubled after each failure. */
@@ -86,7 +155,7 @@ export function follow(path, onEvent, onConnection = () => {}) {
   let cursor = '';
   let stopped = false;
   let delay = MIN_DELAY;
-  /** @type {number | undefined} */
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
   const connect = () => {
     const join = path.includes('?') ? '&' : '?';

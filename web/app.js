@@ -144,12 +144,14 @@ function Shell({ me }) {
 }
 
 const SHORTCUTS = [
-  ['j / k', 'next, previous'],
+  ['j, k', 'next, previous: gate, entry, item, run'],
   ['a', 'approve'],
   ['d', 'deny, with a reason'],
   ['e', 'edit the arguments'],
-  ['x', 'select for a bulk decision'],
-  ['o', 'open the session'],
+  ['x, X', 'select a gate, or all, for a decision about several'],
+  ['o', 'open the session of a gate'],
+  ['n', 'new session'],
+  ['G', 'end of the transcript'],
   ['/', 'filter or search'],
   ['g i, g s, g r, g t, g h, g ,', 'inbox, sessions, runs, items, hosts, settings'],
   ['Ctrl Enter', 'send the prompt'],

@@ -7,13 +7,13 @@ import { base64 } from './json.js';
 import { bytes } from './text.js';
 import { toast } from './ui.js';
 
-/** @typedef {{ name: string, mime_type: string, source: string, size: number }} File_ */
+/** @typedef {{ name: string, mime_type: string, source: string, size: number }} Attached a file to send */
 
 /** Maximum size of all attachments of a prompt. */
 const MAX_ATTACHMENTS = 8 << 20;
 
-/** @param {FileList | File[]} files @returns {Promise<File_[]>} */
-export async function readFiles(files) {
+/** @param {FileList | File[]} files @returns {Promise<Attached[]>} */
+async function readFiles(files) {
   return Promise.all(Array.from(files, async (file) => {
     const mime = file.type || 'application/octet-stream';
     const data = base64(new Uint8Array(await file.arrayBuffer()));
@@ -21,7 +21,38 @@ export async function readFiles(files) {
   }));
 }
 
-/** @param {{ files: File_[], onChange: (files: File_[]) => void }} props */
+/**
+ * Files to send, and how to add more.
+ * @returns {{ files: Attached[], setFiles: (files: Attached[]) => void, add: (files: FileList | File[]) => Promise<void> }}
+ */
+export function useFiles() {
+  const [files, setFiles] = useState(/** @type {Attached[]} */ ([]));
+  /** @param {FileList | File[]} list */
+  const add = async (list) => {
+    const all = Array.from(list);
+    const size = [...files, ...all].reduce((sum, it) => sum + it.size, 0);
+    if (size > MAX_ATTACHMENTS) return toast(`the attachments of a prompt may have ${bytes(MAX_ATTACHMENTS)} together`, 'bad');
+    const read = await readFiles(all);
+    setFiles((old) => [...old, ...read]);
+  };
+  return { files, setFiles, add };
+}
+
+/** Handlers of an element that files can be dropped on. @param {(files: FileList) => void} add @param {(over: boolean) => void} [setOver] */
+export const dropTarget = (add, setOver = () => {}) => ({
+  onDragOver: (/** @type {DragEvent} */ event) => {
+    event.preventDefault();
+    setOver(true);
+  },
+  onDragLeave: () => setOver(false),
+  onDrop: (/** @type {DragEvent} */ event) => {
+    event.preventDefault();
+    setOver(false);
+    if (event.dataTransfer?.files.length) add(event.dataTransfer.files);
+  },
+});
+
+/** @param {{ files: Attached[], onChange: (files: Attached[]) => void }} props */
 export function Chips({ files, onChange }) {
   if (!files.length) return null;
   return html`<div class="chips">${files.map((file, i) => html`<span key=${i} class="chip"><span>${exact(file.name)} · ${bytes(file.size)}</span>
@@ -30,12 +61,15 @@ export function Chips({ files, onChange }) {
 
 /**
  * Sends a prompt.
- * @param {string} session @param {string} thread @param {string} text @param {File_[]} files @param {object} [options]
+ * @param {string} session @param {string} thread @param {string} text @param {Attached[]} files @param {{ mode?: 'followup' | 'steer' | 'collect' }} [options]
  */
 export function sendPrompt(session, thread, text, files, options = {}) {
-  const attachments = files.map(({ name, mime_type, source }) => ({ type: 'attachment', name, mime_type, source }));
-  const path = `/api/sessions/${encodeURIComponent(session)}/threads/${encodeURIComponent(thread)}/prompts`;
-  return api.post(path, { text, attachments, ...options }, { 'Idempotency-Key': crypto.randomUUID?.() ?? String(Math.random()) });
+  const attachments = files.map(({ name, mime_type, source }) => ({ type: /** @type {'attachment'} */ ('attachment'), name, mime_type, source }));
+  return api.post('/api/sessions/{session}/threads/{thread}/prompts', {
+    params: { session, thread },
+    body: { text, attachments, ...options },
+    headers: { 'Idempotency-Key': crypto.randomUUID?.() ?? String(Math.random()) },
+  });
 }
 
 /**
@@ -44,24 +78,18 @@ export function sendPrompt(session, thread, text, files, options = {}) {
 export function Composer({ session, thread, activity, queue, paused, onChange }) {
   const draftKey = `draft:${session}`;
   const [text, setText] = useState(() => sessionStorage.getItem(draftKey) ?? '');
-  const [files, setFiles] = useState(/** @type {File_[]} */ ([]));
+  const { files, setFiles, add } = useFiles();
   const [dropping, setDropping] = useState(false);
   const [sending, setSending] = useState(false);
   const picker = useRef(/** @type {HTMLInputElement | null} */ (null));
   const busy = activity !== 'idle';
-  const waiting = queue.filter((it) => ['queued', 'waiting'].includes(it.status));
+  const waiting = queue.filter((it) => it.status === 'waiting');
 
   const write = (/** @type {string} */ value) => {
     setText(value);
     sessionStorage.setItem(draftKey, value);
   };
-  /** @param {FileList | File[]} list */
-  const add = async (list) => {
-    const all = [...files, ...(await readFiles(list))];
-    if (all.reduce((sum, it) => sum + it.size, 0) > MAX_ATTACHMENTS) return toast(`attachments may have ${bytes(MAX_ATTACHMENTS)} together`, 'bad');
-    setFiles(all);
-  };
-  /** @param {string} [mode] */
+  /** @param {'steer'} [mode] */
   const send = async (mode) => {
     if (sending || (!text.trim() && !files.length)) return;
     setSending(true);
@@ -72,33 +100,26 @@ export function Composer({ session, thread, activity, queue, paused, onChange })
       onChange();
     } catch (error) { toast(/** @type {Error} */ (error).message, 'bad'); } finally { setSending(false); }
   };
-  /** @param {string} command */
+  /** @param {'abort' | 'pause' | 'resume'} command */
   const control = async (command) => {
     try {
-      await api.post(`/api/sessions/${encodeURIComponent(session)}/${command}`);
+      await api.post('/api/sessions/{session}/{command}', { params: { session, command } });
       onChange();
     } catch (error) { toast(/** @type {Error} */ (error).message, 'bad'); }
   };
   /** @param {string} prompt */
   const withdraw = async (prompt) => {
     try {
-      await api.remove(`/api/sessions/${encodeURIComponent(session)}/queue/${encodeURIComponent(prompt)}`);
+      await api.remove('/api/sessions/{session}/queue/{item}', { params: { session, item: prompt } });
       onChange();
     } catch (error) { toast(/** @type {Error} */ (error).message, 'bad'); }
   };
-  const drop = (/** @type {DragEvent} */ event) => {
-    event.preventDefault();
-    setDropping(false);
-    if (event.dataTransfer?.files.length) add(event.dataTransfer.files);
-  };
   return html`<form class=${`composer ${dropping ? 'dropping' : ''}`} aria-label="Prompt"
-      onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); send(); }}
-      onDragOver=${(/** @type {Event} */ event) => { event.preventDefault(); setDropping(true); }}
-      onDragLeave=${() => setDropping(false)} onDrop=${drop}>
+      onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); send(); }} ...${dropTarget(add, setDropping)}>
     ${waiting.length > 0 && html`<div class="chips" role="group" aria-label="Queue">${waiting.map((it) => html`<span key=${it.id} class="chip"><span>queued: ${exact(it.content.slice(0, 80))}</span>
       <button type="button" aria-label="Withdraw" onClick=${() => withdraw(it.id)}>×</button></span>`)}</div>`}
     <${Chips} files=${files} onChange=${setFiles} />
-    <textarea aria-label="Prompt" placeholder=${busy ? 'Queue another prompt, or steer' : 'Ask or instruct. Ctrl Enter sends.'} rows="2" value=${text}
+    <textarea aria-label="Prompt" placeholder=${busy ? 'Queue another prompt, or steer' : 'Ask or instruct'} rows="2" value=${text}
       onInput=${(/** @type {any} */ event) => write(event.target.value)}
       onPaste=${(/** @type {ClipboardEvent} */ event) => { if (event.clipboardData?.files.length) { event.preventDefault(); add(event.clipboardData.files); } }}
       onKeyDown=${(/** @type {KeyboardEvent} */ event) => {
@@ -106,7 +127,7 @@ export function Composer({ session, thread, activity, queue, paused, onChange })
         if (event.key === 'Escape') /** @type {HTMLElement} */ (event.target).blur();
       }}></textarea>
     <div class="composer-row">
-      <button class="primary" disabled=${sending || (!text.trim() && !files.length)}>${busy ? 'Queue' : 'Send'}</button>
+      <button class="primary" disabled=${sending || (!text.trim() && !files.length)}>${busy ? 'Queue' : 'Send'}<kbd>Ctrl ⏎</kbd></button>
       ${busy && html`<button type="button" disabled=${sending || !text.trim()} onClick=${() => send('steer')}>Steer</button>
         <button type="button" class="danger" onClick=${() => control('abort')}>Stop</button>`}
       <button type="button" onClick=${() => picker.current?.click()}>Attach</button>

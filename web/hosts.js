@@ -8,11 +8,11 @@ import { Badge, Empty, ErrorNote, PageHead, tone, useLoad } from './ui.js';
 
 export function Hosts() {
   // A server without this list is the only host.
-  const { value, error } = useLoad(() => api.get('/api/hosts').catch((problem) => {
+  const { value, error } = useLoad(() => api.get(/** @type {any} */ ('/api/hosts')).catch((problem) => {
     if (problem.status === 404) return { hosts: [] };
     throw problem;
   }), []);
-  const hosts = /** @type {any[]} */ (value?.hosts ?? []);
+  const hosts = /** @type {any[]} */ (/** @type {any} */ (value)?.hosts ?? []);
   return html`<${PageHead} title="Hosts" /><div class="page"><${ErrorNote} error=${error} />
     ${value && hosts.length < 2 && html`<${Empty} title="This server is the only host"><p class="dim">Servers that share a database appear here. A session that one of them leaves is continued by another.</p><//>`}
     ${hosts.length > 0 && html`<section><table><thead><tr><th>Host</th><th>State</th><th class="number">Sessions</th><th class="number">Seen</th></tr></thead>

@@ -10,9 +10,9 @@ import { Badge, Command, Empty, ErrorNote, PageHead, toast, tone, useKeys } from
 
 /** @typedef {import('./types.js').ShownGate} ShownGate */
 
-/** Reads gates with their exact bytes. @param {string} [query] @returns {Promise<ShownGate[]>} */
-export async function loadGates(query = '') {
-  const text = await api.text(`/api/gates${query}`);
+/** Reads pending gates with their exact bytes. @param {{ session?: string }} [query] @returns {Promise<ShownGate[]>} */
+export async function loadGates(query = {}) {
+  const text = await api.text('/api/gates', { query });
   return elements(members(text).get('gates') ?? '[]').map((raw) => ({ raw, gate: JSON.parse(raw) }));
 }
 
@@ -49,7 +49,7 @@ export function useGates() {
     load.current();
     const timer = setInterval(() => load.current(), INTERVAL);
     const types = 'decision_gate,decision_gate_resolved,decision_gate_expired,decision_gate_withdrawn';
-    const stop = follow(`/api/events?types=${types}`, () => load.current());
+    const stop = follow(api.address('/api/events', { query: { types } }), () => load.current());
     return () => { clearInterval(timer); stop(); };
   }, []);
   const drop = (/** @type {string[]} */ ids) => setGates((old) => old?.filter((it) => !ids.includes(it.gate.id)) ?? null);
@@ -91,6 +91,7 @@ export function Inbox({ id, inbox, keyState }) {
     d: () => view.current?.deny(),
     e: () => view.current?.edit(),
     x: () => current && toggle(current.gate.id),
+    X: () => setChosen(new Set(chosen.size ? [] : shown.map((it) => it.gate.id))),
     o: () => current && (location.hash = `#/session/${encodeURIComponent(current.gate.origin.session)}`),
     '/': () => search.current?.focus(),
   });
@@ -110,11 +111,11 @@ export function Inbox({ id, inbox, keyState }) {
     try {
       const able = all.filter((it) => it.gate.actions.some((one) => one.id === action));
       const decisions = await Promise.all(able.map(async (it) => ({ gate: it.gate.id, ...(await decision(signer, it, action, null)) })));
-      const { results } = await api.post('/api/gates/decisions', { decisions });
-      const failed = results.filter((/** @type {any} */ it) => it.problem);
+      const { results } = await api.post('/api/gates/decisions', { body: { decisions } });
+      const failed = results.filter((it) => it.problem);
       toast(`${action === 'approve' ? 'approved' : 'denied'} ${results.length - failed.length} of ${all.length}`, failed.length ? 'bad' : 'good');
-      for (const it of failed) toast(it.problem.detail, 'bad');
-      drop(results.filter((/** @type {any} */ it) => !it.problem).map((/** @type {any} */ it) => it.gate));
+      for (const it of failed) toast(it.problem?.detail ?? '', 'bad');
+      drop(results.filter((it) => !it.problem).map((it) => it.gate));
       setChosen(new Set());
       reload();
     } catch (problem) {

@@ -28,10 +28,7 @@ export function Items({ kind, id }) {
     return () => clearTimeout(timer);
   }, [query]);
   const { value, error } = useLoad(() => {
-    const params = new URLSearchParams({ query: words_, limit: '200' });
-    if (only) params.set('kind', only);
-    if (space) params.set('space', space);
-    return api.get(`/api/items?${params}`);
+    return api.get('/api/items', { query: { query: words_, limit: 200, kind: only, space } });
   }, [words_, only, space]);
   const hits = /** @type {any[]} */ (value?.hits ?? []);
   const at = hits.findIndex((hit) => { const it = itemOf(hit); return it.id === id && it.kind === kind; });
@@ -68,18 +65,24 @@ export function Items({ kind, id }) {
 
 /** @param {{ kind: string, id: string }} props */
 function Item({ kind, id }) {
-  const { value, error } = useLoad(() => api.get(`/api/items/${kind}/${encodeURIComponent(id)}`), [kind, id]);
+  const { value, error } = useLoad(() => api.get('/api/items/{kind}/{id}', { params: { kind, id } }), [kind, id]);
   if (error) return html`<${PageHead} title=${id} /><${ErrorNote} error=${error} />`;
   if (!value) return null;
   const check = value.verification ?? {};
   const fields = value.metadata ?? {};
   const isGraph = fields.tool_type === 'graph';
+  const isRuntime = ['runtime', 'primitive'].includes(fields.tool_type);
   const facts = { Path: value.path, Space: value.space, Hash: check.hash, Signer: [check.owner, check.signer].filter(Boolean).join(' · '), Signed: check.time, Version: fields.version, Runtime: fields.executor_id, Risk: fields.risk };
   return html`<div class="page"><${PageHead} title=${exact(id)}><${Badge} kind=${stateTone(check.state)}>${check.state}<//><//>
     <section>${fields.description && html`<p>${exact(fields.description)}</p>`}</section>
     <section><dl class="facts">${Object.entries(facts).filter(([, it]) => it).map(([label, it]) =>
       html`<div class="fact"><dt>${label}</dt><dd><code>${exact(String(it))}</code></dd></div>`)}</dl></section>
-    ${kind === 'tool' && html`<section><h2>Run</h2><${RunForm} id=${id} schema=${value.schema} isGraph=${isGraph} /></section>`}
+    ${value.chain?.length > 0 && html`<section><h2>Chain</h2><p class="dim small-text">The files that a call runs, in this order. Rye verifies each of them first.</p>
+      <div class="table-scroll" tabindex="0" role="region" aria-label="chain"><table><thead><tr><th>Item</th><th>Space</th><th>Hash</th><th>Signed by</th></tr></thead>
+      <tbody>${value.chain.map((/** @type {any} */ it) => html`<tr key=${it.id}><td>${it.id === id ? exact(it.id) : html`<a href=${link({ kind: 'tool', id: it.id })}>${exact(it.id)}</a>`}</td><td>${it.space}</td>
+        <td><code title=${it.hash}>${it.hash.slice(0, 16)}</code></td><td>${it.signer ? html`${exact(it.owner ?? '')} <code class="dim">${it.signer}</code>` : html`<${Badge} kind="bad">unsigned<//>`}</td></tr>`)}</tbody></table></div></section>`}
+    ${value.chain_error && html`<section><p class="note bad">It cannot run: ${exact(value.chain_error)}</p></section>`}
+    ${kind === 'tool' && !isRuntime && html`<section><h2>Run</h2><${RunForm} id=${id} schema=${value.schema} isGraph=${isGraph} /></section>`}
     <section><h2>Source</h2>${String(value.path).endsWith('.md') && kind !== 'tool'
       ? html`<${Markdown} text=${value.content} />` : html`<${Code} text=${value.content} language=${languageOf(String(value.path))} label="source" />`}</section>
     ${value.shadowed?.length > 0 && html`<section><h2>Shadows</h2><${Json} value=${value.shadowed} /></section>`}
@@ -94,11 +97,20 @@ function parseField(schema, text) {
   return text;
 }
 
+/** What a person has entered, by tool: they may leave the page to approve the call. @type {Map<string, Record<string, any>>} */
+const drafts = new Map();
+
 /** @param {{ id: string, schema: any, isGraph: boolean }} props */
 function RunForm({ id, schema, isGraph }) {
   const properties = /** @type {Record<string, any>} */ (schema?.properties ?? {});
   const required = new Set(schema?.required ?? []);
-  const [values, setValues] = useState(/** @type {Record<string, any>} */ ({}));
+  const [values, change] = useState(() => drafts.get(id) ?? {});
+  /** @param {(old: Record<string, any>) => Record<string, any>} update */
+  const setValues = (update) => {
+    const next = update(drafts.get(id) ?? {});
+    drafts.set(id, next);
+    change(next);
+  };
   const [result, setResult] = useState(/** @type {any} */ (null));
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   const [busy, setBusy] = useState(false);
@@ -110,8 +122,9 @@ function RunForm({ id, schema, isGraph }) {
     try {
       const parameters = Object.fromEntries(Object.entries(values).filter(([, it]) => it !== '' && it !== undefined)
         .map(([name, it]) => [name, typeof it === 'string' ? parseField(properties[name] ?? {}, it) : it]));
-      const path = isGraph ? `/api/graphs/${encodeURIComponent(id)}/runs` : `/api/items/tool/${encodeURIComponent(id)}/execute`;
-      const reply = await api.post(path, { parameters, dry_run: dry });
+      const body = { parameters: /** @type {any} */ (parameters), dry_run: dry };
+      const reply = isGraph ? await api.post('/api/graphs/{id}/runs', { params: { id }, body })
+        : await api.post('/api/items/tool/{id}/execute', { params: { id }, body });
       if (isGraph && reply.session) location.hash = `#/runs/${encodeURIComponent(reply.session)}`;
       setResult(reply);
     } catch (problem) { setError(/** @type {Error} */ (problem)); } finally { setBusy(false); }
@@ -137,7 +150,7 @@ function RunForm({ id, schema, isGraph }) {
     ${!Object.keys(properties).length && html`<p class="dim">This tool takes no parameters.</p>`}
     <div class="buttons"><button class="primary" disabled=${busy}>${busy ? 'Running…' : 'Run'}</button><button type="button" disabled=${busy} onClick=${() => run(true)}>Check only</button></div>
     <${ErrorNote} error=${error} />
-    ${result?.status === 'waiting' && html`<p class="note">This call waits for a decision in the <a href="#/inbox">inbox</a>. Run it again after the approval.</p>`}
+    ${result?.status === 'waiting' && html`<p class="note"><span>This call waits for <a href=${`#/inbox/${encodeURIComponent(result.gate)}`}>a decision</a>. Run it again after the approval.</span></p>`}
     ${result && result.status !== 'waiting' && html`<div><${Badge} kind=${tone(result.status ?? 'success')}>${words(String(result.status ?? 'done'))}<//><${Json} value=${result} label="result" /></div>`}
   </form>`;
 }

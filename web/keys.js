@@ -80,7 +80,7 @@ function browserName() {
  * @param {Key} key @returns {Promise<BrowserKey>}
  */
 export function enrol(key) {
-  return api.post('/api/browser-keys', { public_key: key.publicKey, name: browserName() });
+  return api.post('/api/browser-keys', { body: { public_key: key.publicKey, name: browserName() } });
 }
 
 /** @param {string} purpose @param {string} json */

@@ -78,6 +78,8 @@ export function VirtualList({ items, keyOf, render, footer, label, handle }) {
   const body = useRef(/** @type {HTMLElement | null} */ (null));
   const heights = useRef(new Heights(84));
   const atEnd = useRef(true);
+  /** The row that gets the focus once it is rendered. */
+  const target = useRef(-1);
   const cache = useRef({ render, rows: /** @type {WeakMap<any, { index: number, node: any }>} */ (new WeakMap()) });
   const [, redraw] = useReducer((it) => it + 1, 0);
   heights.current.resize(items.length);
@@ -93,14 +95,20 @@ export function VirtualList({ items, keyOf, render, footer, label, handle }) {
 
   if (handle) {
     handle.current = {
-      /** @param {number} index */
-      scrollTo: (index) => {
-        atEnd.current = false;
-        scroller.current?.scrollTo({ top: heights.current.offset(index) });
-        redraw(0);
-      },
       toEnd: () => {
         atEnd.current = true;
+        redraw(0);
+      },
+      /** Moves the focus to the next row, or the previous one. @param {number} step */
+      move: (step) => {
+        const view = scroller.current;
+        if (!view || !items.length) return;
+        const focused = /** @type {HTMLElement | null} */ (document.activeElement?.closest('[data-index]'));
+        const visible = heights.current.at(view.scrollTop + 1);
+        const from = focused && view.contains(focused) ? Number(focused.dataset.index) : step > 0 ? visible - 1 : visible;
+        target.current = Math.max(0, Math.min(last, from + step));
+        atEnd.current = target.current === last;
+        view.scrollTop = heights.current.offset(target.current);
         redraw(0);
       },
     };
@@ -121,6 +129,11 @@ export function VirtualList({ items, keyOf, render, footer, label, handle }) {
     }
     if (shift) view.scrollTop += shift;
     if (atEnd.current) view.scrollTop = view.scrollHeight;
+    const row = target.current < 0 ? null : /** @type {HTMLElement | null} */ (body.current.querySelector(`[data-index="${target.current}"]`));
+    if (row) {
+      target.current = -1;
+      row.focus({ preventScroll: true });
+    }
     if (changed) redraw(0);
   });
 
@@ -157,7 +170,7 @@ export function VirtualList({ items, keyOf, render, footer, label, handle }) {
     const item = items[i];
     let row = cache.current.rows.get(item);
     if (row?.index !== i) {
-      row = { index: i, node: html`<div key=${keyOf(item)} data-index=${i} role="article">${render(item, i)}</div>` };
+      row = { index: i, node: html`<div key=${keyOf(item)} data-index=${i} role="article" tabindex="-1">${render(item, i)}</div>` };
       cache.current.rows.set(item, row);
     }
     rows.push(row.node);

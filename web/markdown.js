@@ -8,8 +8,12 @@ const INLINE = /(?<code>`+)(?<codeText>.+?)\k<code>|\*\*(?<bold>\S(?:.*?\S)?)\*\
 /** Links may lead to web pages only. @param {string} url */
 const isSafe = (url) => /^(https?:\/\/|mailto:)/i.test(url);
 
+/** A longer paragraph is shown as it is. */
+const MAX_FORMATTED = 5000;
+
 /** @param {string} text @returns {any[]} */
 function inline(text) {
+  if (text.length > MAX_FORMATTED) return [exact(text)];
   const parts = [];
   let at = 0;
   for (const match of text.matchAll(INLINE)) {
@@ -36,9 +40,13 @@ const FENCE = /^\s*(```+|~~~+)\s*([\w./+-]*)/;
 const ITEM = /^(\s*)([-*+]|\d+[.)])\s+(.*)$/;
 const BLOCK = /^(\s*(```|~~~)|#{1,6}\s|\s*([-*+]|\d+[.)])\s|>|\s*([-*_]\s*){3,}$)/;
 
-/** @param {string[]} lines @returns {any[]} */
-function blocks(lines) {
+/** Maximum depth of lists and quotes. */
+const MAX_DEPTH = 12;
+
+/** @param {string[]} lines @param {number} depth @returns {any[]} */
+function blocks(lines, depth) {
   const out = [];
+  if (depth > MAX_DEPTH) return [html`<p>${exact(lines.join('\n'))}</p>`];
   for (let i = 0; i < lines.length;) {
     const line = lines[i];
     const fence = FENCE.exec(line);
@@ -60,7 +68,7 @@ function blocks(lines) {
     } else if (line.startsWith('>')) {
       const start = i;
       while (i < lines.length && lines[i].startsWith('>')) i++;
-      out.push(html`<blockquote>${blocks(lines.slice(start, i).map((it) => it.replace(/^> ?/, '')))}</blockquote>`);
+      out.push(html`<blockquote>${blocks(lines.slice(start, i).map((it) => it.replace(/^> ?/, '')), depth + 1)}</blockquote>`);
     } else if (item) {
       const ordered = /\d/.test(item[2]);
       /** @type {string[][]} */
@@ -73,7 +81,7 @@ function blocks(lines) {
         else break;
         i++;
       }
-      const rows = items.map((it) => html`<li>${it.length > 1 ? [inline(it[0]), blocks(it.slice(1))] : inline(it[0])}</li>`);
+      const rows = items.map((it) => html`<li>${it.length > 1 ? [inline(it[0]), blocks(it.slice(1), depth + 1)] : inline(it[0])}</li>`);
       out.push(ordered ? html`<ol>${rows}</ol>` : html`<ul>${rows}</ul>`);
     } else if (line.includes('|') && /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/.test(lines[i + 1] ?? '')) {
       const head = cells(line);
@@ -92,7 +100,11 @@ function blocks(lines) {
   return out;
 }
 
+/** A longer text is shown as it is. */
+const MAX_TEXT = 100_000;
+
 /** @param {{ text: string }} props */
 export function Markdown({ text }) {
-  return html`<div class="markdown">${blocks(text.split('\n'))}</div>`;
+  if (text.length > MAX_TEXT) return html`<${Code} text=${text} label="text" />`;
+  return html`<div class="markdown">${blocks(text.split('\n'), 0)}</div>`;
 }

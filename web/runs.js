@@ -4,12 +4,13 @@ import { html, useEffect, useState } from './vendor/preact-htm.js';
 import { api } from './api.js';
 import { Json, exact } from './highlight.js';
 import { loadGates } from './inbox.js';
-import { LiveSession } from './session.js';
+import { LiveSession } from './live.js';
 import { ago, duration, shortId, words } from './text.js';
 import { Badge, Empty, ErrorNote, PageHead, tone, useKeys, useLoad } from './ui.js';
 
 /** @typedef {{ name: string, next: string[], type: string }} GraphNode */
-/** @typedef {{ status: string, steps: any[], error?: any }} NodeState */
+/** @typedef {Extract<import('./types.js').RunEvent, { type: 'step' }>} Step */
+/** @typedef {{ status: string, inputs: Map<number, unknown>, items: any[], steps: Step[] }} NodeState */
 
 /** Keys of a node whose values name other nodes. */
 const EDGE = /(?:^|[\s{,-])(?:next|to|on_error|default|then|else|body|after|on_timeout|approve|deny):\s*["']?([\w.-]+)/g;
@@ -45,33 +46,49 @@ export function readGraph(text) {
 
 /**
  * What a run recorded, by node.
- * @param {any[]} events
+ * @param {import('./types.js').RunEvent[]} events
  */
 export function runState(events) {
   /** @type {Map<string, NodeState>} */
   const nodes = new Map();
   /** @type {Set<string>} */
   const taken = new Set();
+  /** @type {import('./types.js').RunStart | null} */
   let start = null;
+  /** @type {Extract<import('./types.js').RunEvent, { type: 'end' }> | null} */
   let end = null;
   let current = '';
   const node = (/** @type {string} */ name) => {
-    const known = nodes.get(name) ?? { status: '', steps: [] };
+    /** @type {NodeState} */
+    const known = nodes.get(name) ?? { status: '', inputs: new Map(), items: [], steps: [] };
     nodes.set(name, known);
     return known;
   };
   for (const it of events) {
-    if (it.type === 'started') start = it;
-    else if (it.type === 'begin') { current = it.node; node(current).status = 'running'; }
-    else if (it.type === 'gate' && current) node(current).status = 'waiting';
-    else if (it.type === 'gate_closed' && current) node(current).status = 'running';
-    else if (it.type === 'step') {
-      const state = node(it.node);
-      state.status = it.outcome === 'done' || it.outcome === 'cached' ? 'completed' : it.outcome;
-      state.steps.push(it);
-      if (it.next) taken.add(`${it.node}→${it.next}`);
-    } else if (it.type === 'end') end = it;
+    switch (it.type) {
+      case 'started': start = it; break;
+      case 'resumed': end = null; break;
+      case 'begin':
+        current = it.node;
+        node(current).status = 'running';
+        node(current).inputs.set(it.step, it.input);
+        break;
+      case 'item_end': if (current) node(current).items.push(it); break;
+      case 'gate': if (current) node(current).status = 'waiting'; break;
+      case 'gate_closed': if (current) node(current).status = 'running'; break;
+      case 'step': {
+        const state = node(it.node);
+        state.status = it.outcome === 'done' || it.outcome === 'cached' ? 'completed' : it.outcome;
+        state.steps.push(it);
+        if (it.next) taken.add(`${it.node}→${it.next}`);
+        break;
+      }
+      case 'end': end = it; break;
+      default:
+    }
   }
+  // A run that stopped has no running nodes.
+  if (end) for (const state of nodes.values()) if (['running', 'waiting'].includes(state.status)) state.status = 'interrupted';
   return { nodes, taken, start, end };
 }
 
@@ -140,12 +157,12 @@ function Drawing({ graph, start, state, chosen, onChoose }) {
 
 /** @param {{ id: string }} props */
 export function Runs({ id }) {
-  const { value, error, reload } = useLoad(() => api.get('/api/sessions?purpose=workflow&limit=100'), []);
+  const { value, error, reload } = useLoad(() => api.get('/api/sessions', { query: { purpose: 'workflow', limit: 100 } }), []);
   useEffect(() => {
     const timer = setInterval(reload, 5000);
     return () => clearInterval(timer);
   }, []);
-  const sessions = /** @type {import('./types.js').Session[]} */ (value?.sessions ?? []);
+  const sessions = value?.sessions ?? [];
   const at = sessions.findIndex((it) => it.id === id);
   const open = (/** @type {number} */ index) => { if (sessions[index]) location.hash = `#/runs/${encodeURIComponent(sessions[index].id)}`; };
   useKeys({ j: () => open(at + 1), k: () => open(Math.max(0, at - 1)) });
@@ -175,11 +192,11 @@ function RunView({ id }) {
   const steps = session?.entries.length ?? 0;
   useEffect(() => {
     let current = true;
-    loadGates(`?session=${encodeURIComponent(id)}`).then((all) => current && setGate(all[0]?.gate.id ?? ''), () => {});
+    loadGates({ session: id }).then((all) => current && setGate(all[0]?.gate.id ?? ''), () => {});
     return () => { current = false; };
   }, [id, steps, session?.gatesVersion]);
   if (!session?.snapshot) return html`<${ErrorNote} error=${session?.error ?? null} />`;
-  const state = runState(session.entries.flatMap((it) => (it.kind.type === 'run' ? it.kind.events : [])));
+  const state = runState(session.entries.flatMap((it) => (it.kind.type === 'run' ? /** @type {import('./types.js').RunEvent[]} */ (it.kind.events) : [])));
   const run = session.snapshot.session.run;
   const graph = state.start ? readGraph(state.start.text) : [];
   const node = state.nodes.get(chosen);
@@ -189,11 +206,43 @@ function RunView({ id }) {
     <section>${graph.length ? html`<${Drawing} graph=${graph} start=${state.start?.start ?? ''} state=${state} chosen=${chosen} onChoose=${setChosen} />`
       : !session.loading && html`<p class="dim">The record of this run has no graph.</p>`}</section>
     ${gate && html`<section><p class="note"><span>This run waits for <a href=${`#/inbox/${encodeURIComponent(gate)}`}>a decision</a>.</span></p></section>`}
-    ${chosen && html`<section><h2>${exact(chosen)}</h2>${node?.steps.length
-      ? node.steps.map((step) => html`<div key=${step.step}><p>Step ${step.step}: <${Badge} kind=${tone(step.outcome === 'done' ? 'completed' : step.outcome)}>${step.outcome}<//> in ${duration(step.duration_us / 1000)}${step.next ? html`, then ${exact(step.next)}` : ''}</p>
-          <${Json} value=${Object.fromEntries(['result', 'set', 'output', 'error'].filter((key) => step[key] !== undefined).map((key) => [key, step[key]]))} label="output" /></div>`)
-      : html`<p class="dim">${node ? 'Running.' : 'Not run.'}</p>`}</section>`}
+    ${chosen && html`<${NodeDetails} name=${chosen} node=${node} />`}
+    ${state.nodes.size > 0 && html`<section><h2>Steps</h2><${Steps} state=${state} onChoose=${setChosen} /></section>`}
     ${state.start && html`<section><h2>Input</h2><${Json} value=${state.start.inputs} label="input" /></section>`}
     ${state.end && html`<section><h2>${state.end.error ? 'Error' : 'Output'}</h2><${Json} value=${state.end.error ?? state.end.output ?? null} label="output" /></section>`}
   </div>`;
+}
+
+/** @param {{ name: string, node: NodeState | undefined }} props */
+function NodeDetails({ name, node }) {
+  const steps = node?.steps ?? [];
+  const isRunning = !!node && ['running', 'waiting'].includes(node.status);
+  const last = Math.max(0, ...(node?.inputs.keys() ?? []));
+  return html`<section class="node-details" aria-label=${`Node ${name}`}><h2>${exact(name)}</h2>
+    ${!node && html`<p class="dim">Not run.</p>`}
+    ${steps.map((step) => html`<div key=${step.step} class="step">
+      <p>Step ${step.step}: <${Badge} kind=${outcomeTone(step.outcome)}>${step.outcome}<//> in ${duration(step.duration_us / 1000)}${step.next ? html`, then ${exact(step.next)}` : ''}</p>
+      <${NodeInput} input=${node?.inputs.get(step.step)} />
+      ${step.error ? html`<h3>Error</h3><${Json} value=${step.error} label="node error" />`
+        : html`<h3>Output</h3>${step.is_result_omitted ? html`<p class="dim">Too long to record.</p>` : html`<${Json} value=${step.output ?? step.result ?? null} label="node output" />`}`}
+      ${Object.keys(step.set ?? {}).length > 0 && html`<h3>State that it set</h3><${Json} value=${step.set} label="state" />`}</div>`)}
+    ${isRunning && html`<div class="step"><p>Step ${last}: <${Badge} kind=${tone(node.status)}>${words(node.status)}<//></p><${NodeInput} input=${node.inputs.get(last)} /></div>`}
+    ${(node?.items.length ?? 0) > 0 && html`<h3>Items</h3><${Json} value=${node?.items.map(({ index, result, error, cached }) => ({ index, ...(error ? { error } : { result }), ...(cached ? { cached } : {}) }))} label="items" />`}
+  </section>`;
+}
+
+/** @param {{ input: unknown }} props */
+const NodeInput = ({ input }) => (input === undefined || input === null ? null : html`<h3>Input</h3><${Json} value=${input} label="node input" />`);
+
+/** @param {string} outcome */
+const outcomeTone = (outcome) => tone(outcome === 'done' || outcome === 'cached' ? 'completed' : outcome);
+
+/** The steps in order, with their share of the time. @param {{ state: ReturnType<typeof runState>, onChoose: (name: string) => void }} props */
+function Steps({ state, onChoose }) {
+  const steps = [...state.nodes.values()].flatMap((it) => it.steps).sort((a, b) => a.step - b.step);
+  const longest = Math.max(1, ...steps.map((it) => it.duration_us));
+  return html`<div class="table-scroll" tabindex="0" role="region" aria-label="steps"><table class="bars"><thead><tr><th>Node</th><th>Outcome</th><th class="share"><span class="visually-hidden">Share of the time</span></th><th class="number">Time</th></tr></thead>
+    <tbody>${steps.map((it) => html`<tr key=${it.step}><th scope="row"><button class="link" onClick=${() => onChoose(it.node)}>${it.step}. ${exact(it.node)}</button></th>
+      <td><${Badge} kind=${outcomeTone(it.outcome)}>${it.outcome}<//></td>
+      <td class="share"><span class="bar" style=${{ width: `${(it.duration_us / longest) * 100}%` }}></span></td><td class="number">${duration(it.duration_us / 1000)}</td></tr>`)}</tbody></table></div>`;
 }

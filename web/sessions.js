@@ -2,14 +2,17 @@
 
 import { html, useEffect, useRef, useState } from './vendor/preact-htm.js';
 import { api, follow } from './api.js';
-import { Chips, readFiles, sendPrompt } from './composer.js';
+import { Chips, dropTarget, sendPrompt, useFiles } from './composer.js';
 import { exact } from './highlight.js';
 import { ago, cost, count, dateTime, titleOf, tokens, words } from './text.js';
-import { Badge, Empty, ErrorNote, PageHead, toast, tone, useKeys } from './ui.js';
+import { Badge, Empty, ErrorNote, PageHead, tone, useKeys } from './ui.js';
 
 /** @typedef {import('./types.js').Session} Session */
 
 const PAGE = 100;
+
+/** How often the list is loaded again, in case an event was missed. */
+const INTERVAL = 10_000;
 
 /** @param {{ waiting: Set<string> }} props ids of the sessions that wait for a decision */
 export function Sessions({ waiting }) {
@@ -22,35 +25,35 @@ export function Sessions({ waiting }) {
   const [creating, setCreating] = useState(false);
   const search = useRef(/** @type {HTMLInputElement | null} */ (null));
 
-  /** @param {string | null} before */
-  const path = (before) => {
-    const params = new URLSearchParams({ limit: String(PAGE) });
-    if (status) params.set('status', status);
-    if (purpose) params.set('purpose', purpose);
-    if (before) params.set('before', before);
-    return `/api/sessions?${params}`;
-  };
+  /** @param {string} [before] */
+  const page = (before) => api.get('/api/sessions', { query: { limit: PAGE, status, purpose, before } });
   useEffect(() => {
     let current = true;
-    const load = () => api.get(path(null)).then((page) => {
+    const load = () => page().then((first) => {
       if (!current) return;
-      setSessions(page.sessions);
-      setNext(page.next ?? null);
+      // Keeps the older pages that were loaded.
+      const ids = new Set(first.sessions.map((it) => it.id));
+      setSessions((old) => {
+        const older = old && first.next ? old.filter((it) => !ids.has(it.id) && it.id < (first.next ?? '')) : [];
+        if (!older.length) setNext(first.next ?? null);
+        return [...first.sessions, ...older];
+      });
       setError(null);
     }, (problem) => current && setError(problem));
+    setSessions(null);
     load();
-    const timer = setInterval(load, 10_000);
+    const timer = setInterval(load, INTERVAL);
     let soon = 0;
-    const stop = follow('/api/events?types=turn_end,thread_start,status', () => {
+    const stop = follow(api.address('/api/events', { query: { types: 'turn_end,thread_start,status' } }), () => {
       clearTimeout(soon);
       soon = setTimeout(load, 300);
     });
     return () => { current = false; clearInterval(timer); clearTimeout(soon); stop(); };
   }, [status, purpose]);
   const more = async () => {
-    const page = await api.get(path(next));
-    setSessions((old) => [...(old ?? []), ...page.sessions]);
-    setNext(page.next ?? null);
+    const older = await page(next ?? undefined);
+    setSessions((old) => [...(old ?? []), ...older.sessions]);
+    setNext(older.next ?? null);
   };
   useKeys({ '/': () => search.current?.focus(), n: () => setCreating(true) });
 
@@ -67,13 +70,13 @@ export function Sessions({ waiting }) {
     <//>
     <div class="page"><${ErrorNote} error=${error} />
       ${sessions && !shown.length && html`<${Empty} title=${sessions.length ? 'No session matches' : 'No sessions yet'} />`}
-      ${shown.length > 0 && html`<section><table class="sessions-table"><thead><tr><th>Title</th><th>State</th><th class="hide-phone">Model</th><th class="number hide-phone">Tokens</th><th class="number hide-phone">Cost</th><th class="number">Active</th></tr></thead>
+      ${shown.length > 0 && html`<section><table class="sessions-table"><thead><tr><th>Title</th><th>State</th><th class="hide-phone">Model</th><th class="number hide-phone">Tokens</th><th class="number">Cost</th><th class="number">Active</th></tr></thead>
         <tbody>${shown.map((it) => html`<tr key=${it.id}>
           <td><a href=${it.purpose === 'workflow' ? `#/runs/${encodeURIComponent(it.id)}` : `#/session/${encodeURIComponent(it.id)}`}>${exact(titleOf(it))}</a></td>
           <td class="nowrap"><${State} session=${it} waits=${waiting.has(it.id)} />${it.purpose !== 'interactive' && html` <span class="hide-phone"><${Badge}>${it.purpose}<//></span>`}</td>
           <td class="hide-phone">${it.model ?? ''}</td>
           <td class="number hide-phone">${count(tokens(it.usage))}</td>
-          <td class="number hide-phone">${cost(it.usage.micro_dollars)}</td>
+          <td class="number">${cost(it.usage.micro_dollars)}</td>
           <td class="number"><time title=${dateTime(it.updated_at)}>${ago(it.updated_at)}</time></td>
         </tr>`)}</tbody></table>
         ${next && html`<p><button onClick=${more}>Older sessions</button></p>`}</section>`}
@@ -94,39 +97,34 @@ function State({ session, waits }) {
 function NewSession({ onClose }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [values, setValues] = useState({ text: '', model: '', role: '' });
-  const [files, setFiles] = useState(/** @type {any[]} */ ([]));
-  const [models, setModels] = useState(/** @type {string[]} */ ([]));
+  const { files, setFiles, add } = useFiles();
+  const [over, setOver] = useState(false);
   const [busy, setBusy] = useState(false);
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
   useEffect(() => dialog.current?.showModal(), []);
-  useEffect(() => {
-    api.get('/v1/models').then((it) => setModels(it.data.map((/** @type {any} */ one) => one.id)), () => {});
-  }, []);
-  const set = (/** @type {string} */ key) => (/** @type {any} */ event) => setValues((old) => ({ ...old, [key]: event.target.value }));
+  const set = (/** @type {keyof typeof values} */ key) => (/** @type {any} */ event) => setValues((old) => ({ ...old, [key]: event.target.value }));
   const create = async (/** @type {Event} */ event) => {
     event.preventDefault();
     setBusy(true);
     try {
-      const options = Object.fromEntries(['model', 'role'].map((key) => [key, values[/** @type {'model'} */ (key)].trim()]).filter(([, value]) => value));
-      const { session } = await api.post('/api/sessions', options);
+      const { session } = await api.post('/api/sessions', { body: { model: values.model.trim() || null, role: values.role.trim() || null } });
       if (values.text.trim() || files.length) await sendPrompt(session.id, 'default', values.text, files);
       onClose();
       location.hash = `#/session/${encodeURIComponent(session.id)}`;
-    } catch (error) {
-      toast(/** @type {Error} */ (error).message, 'bad');
+    } catch (problem) {
+      setError(/** @type {Error} */ (problem));
       setBusy(false);
     }
   };
-  return html`<dialog ref=${dialog} aria-label="New session" onClose=${onClose}
-      onDragOver=${(/** @type {Event} */ event) => event.preventDefault()}
-      onDrop=${async (/** @type {DragEvent} */ event) => { event.preventDefault(); setFiles([...files, ...(await readFiles(event.dataTransfer?.files ?? []))]); }}>
+  return html`<dialog ref=${dialog} class=${`form-dialog ${over ? 'dropping' : ''}`} aria-label="New session" onClose=${onClose} ...${dropTarget(add, setOver)}>
     <form class="form-grid" onSubmit=${create}>
       <h2>New session</h2>
-      <label class="field">Prompt<textarea rows="4" value=${values.text} onInput=${set('text')}></textarea></label>
+      <label class="field">Prompt<textarea rows="5" value=${values.text} onInput=${set('text')}></textarea></label>
       <${Chips} files=${files} onChange=${setFiles} />
-      <label class="field">Attachments<input type="file" multiple onChange=${async (/** @type {any} */ event) => setFiles([...files, ...(await readFiles(event.target.files))])} /></label>
-      <label class="field">Model<input list="models" placeholder="default" value=${values.model} onInput=${set('model')} /></label>
-      <datalist id="models">${models.map((it) => html`<option value=${it}></option>`)}</datalist>
+      <label class="field">Attachments, which you can also drop here<input type="file" multiple onChange=${(/** @type {any} */ event) => { add(event.target.files); event.target.value = ''; }} /></label>
+      <label class="field">Model<input placeholder="default" value=${values.model} onInput=${set('model')} /></label>
       <label class="field">Role<input placeholder="none" value=${values.role} onInput=${set('role')} /></label>
+      <${ErrorNote} error=${error} />
       <div class="buttons"><button class="primary" disabled=${busy}>Start</button><button type="button" onClick=${() => dialog.current?.close()}>Cancel</button></div>
     </form></dialog>`;
 }

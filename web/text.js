@@ -25,7 +25,7 @@ export function duration(ms) {
 /** The short form of an id, as on the command line. @param {string} id */
 export const shortId = (id) => (id.length > 8 ? id.slice(-8) : id);
 
-/** @param {number} micro millionths of a dollar */
+/** @param {number | undefined} micro millionths of a dollar */
 export function cost(micro) {
   if (!micro) return '–';
   return micro < 10000 ? `$${(micro / 1e6).toFixed(4)}` : `$${(micro / 1e6).toFixed(2)}`;

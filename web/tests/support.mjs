@@ -81,7 +81,7 @@ export class Server {
       child.on('exit', (code) => reject(new Error(`the server ended with ${code}`)));
     });
     const server = new Server();
-    Object.assign(server, { home, child, url: ready.url, login: ready.login });
+    Object.assign(server, { home, child, url: ready.url, login: ready.login, scripts: 0 });
     const created = home.run('token', 'create', '--name', 'test', '--scope', 'admin', '--json');
     server.token = JSON.parse(created).secret;
     return server;
@@ -98,8 +98,29 @@ export class Server {
     return { status: response.status, body: text ? JSON.parse(text) : null };
   }
 
-  async createSession() {
-    return (await this.api('POST', '/api/sessions', {})).body.session.id;
+  /** Creates a session and returns its id. */
+  async createSession(options = {}) {
+    const reply = await this.api('POST', '/api/sessions', options);
+    if (!reply.body.session) throw new Error(JSON.stringify(reply.body));
+    return reply.body.session.id;
+  }
+
+  /** Creates a session whose model follows a script, and sends its first prompt. */
+  async startSession(script, text, options = {}) {
+    const name = `script-${++this.scripts}.yaml`;
+    this.home.write(name, JSON.stringify(script));
+    const session = await this.createSession({ model: `scripted:${name}`, ...options });
+    return { session, item: await this.prompt(session, text) };
+  }
+
+  /** The first pending gate of a session, once there is one. */
+  async gate(session) {
+    for (let i = 0; i < 200; i++) {
+      const { gates } = (await this.api('GET', `/api/gates?session=${session}`)).body;
+      if (gates.length) return gates[0];
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    throw new Error(`no gate in ${session}`);
   }
 
   /** Sends a prompt and returns its item. */
@@ -119,6 +140,12 @@ export class Server {
     this.child.kill('SIGTERM');
     await ended;
   }
+}
+
+/** Opens the console in a browser context of its own. */
+export function openAgain(browser, server, options = {}) {
+  const login = server.home.run('token', 'login', '--url', server.url).trim();
+  return openConsole(browser, { url: server.url, login }, options);
 }
 
 /** Opens the console, logged in. Fails the test if the page reports an error or calls another host. */

@@ -1,7 +1,7 @@
 //! The web console: type check, vendored file, and tests in a browser.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -14,20 +14,26 @@ use crate::tools::{self, Tool};
 /// The vendored file, relative to the root of the repository.
 const VENDORED: &str = "web/vendor/preact-htm.js";
 
+/// Types of the API, and the document that they are generated from.
+const TYPES: &str = "web/openapi.d.ts";
+const OPENAPI: &str = "docs/reference/openapi.json";
+
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
     Tool::Console.install()?;
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         [] => check(),
         ["--vendor"] => bundle(&paths::workspace().join(VENDORED)),
+        ["--types"] => generate_types(&paths::workspace().join(TYPES)),
         ["--screenshots"] => tests("pages", &[("RYE_SCREENSHOTS", "docs/console")]),
-        _ => bail!("usage: cargo xtask console [--vendor | --screenshots]"),
+        _ => bail!("usage: cargo xtask console [--vendor | --types | --screenshots]"),
     }
 }
 
 /// All checks of the console.
 pub(crate) fn check() -> Result<()> {
-    check_vendored()?;
+    check_generated(VENDORED, "--vendor", bundle)?;
+    check_generated(TYPES, "--types", generate_types)?;
     let compiler = tools::console()?.join(".bin/tsc");
     process::run(program(compiler, ["--project", "web"]).current_dir(paths::workspace()))?;
     tests("", &[])
@@ -46,16 +52,30 @@ fn bundle(output: &Path) -> Result<()> {
     process::run(&mut build)
 }
 
-/// Fails if the vendored file is not what the pinned packages give.
-fn check_vendored() -> Result<()> {
-    let rebuilt = paths::cache_dir("tools").join("preact-htm.js");
-    bundle(&rebuilt)?;
+/// Generates the types of the API.
+fn generate_types(output: &Path) -> Result<()> {
+    let document = paths::workspace().join(OPENAPI);
+    let mut generate = program(tools::openapi_types()?, ["--default-non-nullable=false"]);
+    generate.arg(document).arg("--output").arg(output);
+    process::run(&mut generate)
+}
+
+/// Fails if a file is not what `generate` gives.
+fn check_generated(
+    file: &str,
+    option: &str,
+    generate: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
+    let path = paths::workspace().join(file);
+    let name = path.file_name().unwrap_or_default();
+    let generated = paths::cache_dir("tools").join(name);
+    generate(&generated)?;
     let read =
-        |path: PathBuf| fs::read(&path).with_context(|| format!("cannot read {}", path.display()));
-    if read(rebuilt)? != read(paths::workspace().join(VENDORED))? {
-        bail!("{VENDORED} is not the bundle of its packages\n  hint: cargo xtask console --vendor");
+        |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    if read(&generated)? != read(&path)? {
+        bail!("{file} is out of date\n  hint: cargo xtask console {option}");
     }
-    print_line!("{VENDORED} is the bundle of its packages");
+    print_line!("{file} is up to date");
     Ok(())
 }
 

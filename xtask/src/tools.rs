@@ -59,6 +59,9 @@ const CONSOLE_PACKAGES: [&str; 6] = [
     "playwright-core@1.65.1",
     "axe-core@4.14.1",
 ];
+/// Generates the types of the API for the web console. It needs the library of an older TypeScript.
+const OPENAPI_TYPES: &str = "7.13.0";
+const OPENAPI_TYPES_COMPILER: &str = "typescript@5.9.3";
 /// Agent runtime that benchmarks compare with.
 const PI: &str = "0.73.1";
 /// Graph engine and its SQLite checkpointer that benchmarks compare with.
@@ -155,6 +158,7 @@ impl Tool {
             Tool::CppCompiler => system_packages(&[("c++", "g++")]),
             Tool::Console => {
                 system_packages(&[("chromium", "chromium"), ("node", "nodejs"), ("npm", "npm")])?;
+                openapi_types()?;
                 console().map(drop)
             }
         }
@@ -232,6 +236,14 @@ pub(crate) fn console() -> Result<PathBuf> {
     installed?;
     let directory = paths::cache_dir("tools").join(format!("console-{CONSOLE}"));
     Ok(directory.join("node_modules"))
+}
+
+/// Path of openapi-typescript; installs it if necessary.
+pub(crate) fn openapi_types() -> Result<PathBuf> {
+    installed_program("openapi-typescript", OPENAPI_TYPES, |directory| {
+        let package = format!("openapi-typescript@{OPENAPI_TYPES}");
+        npm_install(directory, &[&package, OPENAPI_TYPES_COMPILER])
+    })
 }
 
 fn mcp_clients() -> Result<()> {

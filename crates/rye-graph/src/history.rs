@@ -162,7 +162,9 @@ impl Replay {
                     self.started.graph_hash.clone_from(&changed.graph_hash);
                 }
             }
-            RunEvent::Begin { step, node, effect } => self.node_started(*step, node, *effect),
+            RunEvent::Begin {
+                step, node, effect, ..
+            } => self.node_started(*step, node, *effect),
             RunEvent::ItemBegin { index, effect } => {
                 let starts = match self.items.get(index) {
                     Some(ItemState::Started { starts, .. }) => starts + 1,

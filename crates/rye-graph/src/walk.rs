@@ -249,11 +249,11 @@ impl<'g> Walker<'g> {
     ) -> Result<NodeResult, RecordError> {
         match &node.kind {
             NodeKind::Gate => {
-                self.record_begin(node, EffectClass::Pure, interrupted);
+                self.record_begin(node, EffectClass::Pure, &Value::Null, interrupted);
                 Ok(NodeResult::new(Ok(Value::Null)))
             }
             NodeKind::Return(output) => {
-                self.record_begin(node, EffectClass::Pure, interrupted);
+                self.record_begin(node, EffectClass::Pure, &Value::Null, interrupted);
                 let mut done = NodeResult::new(Ok(Value::Null));
                 done.output = Some(match output {
                     Some(output) => {
@@ -280,11 +280,16 @@ impl Walker<'_> {
         &mut self,
         node: &Node,
         effect: EffectClass,
+        input: &Value,
         interrupted: Option<InterruptedStart>,
     ) {
-        if interrupted.is_none() {
-            let (step, node) = (self.steps, node.name.clone());
-            self.record(RunEvent::Begin { step, node, effect });
+        if interrupted.is_none() && self.journal.is_some() {
+            self.record(RunEvent::Begin {
+                step: self.steps,
+                node: node.name.clone(),
+                effect,
+                input: transition::recorded_input(input),
+            });
         }
     }
 
@@ -293,9 +298,10 @@ impl Walker<'_> {
         &mut self,
         node: &Node,
         effect: EffectClass,
+        input: &Value,
         interrupted: Option<InterruptedStart>,
     ) -> Result<(), RecordError> {
-        self.record_begin(node, effect, interrupted);
+        self.record_begin(node, effect, input, interrupted);
         self.commit().await
     }
 

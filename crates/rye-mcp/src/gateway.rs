@@ -191,6 +191,9 @@ pub struct Component {
     pub name: String,
     /// Hash of its bytes, in hex.
     pub hash: String,
+    /// Key and owner of the signature, if it is signed.
+    #[serde(default)]
+    pub signed_by: Option<String>,
 }
 
 /// An item to be signed.

@@ -113,6 +113,9 @@ pub enum RunEvent {
         node: String,
         /// Effect class, which decides whether the node may be repeated after a crash.
         effect: EffectClass,
+        /// Parameters of the call, or the items of a foreach, unless they are too long to record.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        input: Value,
     },
     /// An item of a foreach starts.
     ItemBegin {

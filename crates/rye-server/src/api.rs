@@ -8,12 +8,14 @@ mod gates;
 mod items;
 mod operations;
 mod prompts;
+mod replay;
 mod schedules;
 mod sessions;
 mod socket;
 mod streams;
 mod threads;
 mod tokens;
+mod usage;
 mod webhooks;
 
 use std::sync::Arc;
@@ -39,6 +41,8 @@ use crate::login;
 use crate::openai;
 use crate::problem::Problem;
 use crate::server::App;
+
+pub(crate) use control::Command;
 
 /// Maximum and default number of items of a page.
 const PAGE: usize = 100;
@@ -69,6 +73,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(audit::export))
         .routes(routes!(audit::import))
         .routes(routes!(audit::verify))
+        .routes(routes!(replay::replay))
+        .routes(routes!(usage::list))
         .routes(routes!(files::blob))
         .routes(routes!(files::artifacts))
         .routes(routes!(items::search))

@@ -26,6 +26,7 @@ mod openapi;
 mod problem;
 mod server;
 mod tokens;
+mod usage;
 
 pub use oidc::OidcOptions;
 pub use openapi::openapi;

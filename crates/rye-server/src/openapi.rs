@@ -10,11 +10,15 @@ use utoipa::openapi::OpenApi;
 use crate::api;
 
 #[derive(utoipa::OpenApi)]
-#[openapi(info(
-    title = "Rye",
-    description = "Sessions, prompts, gates and events of the Rye engine.",
-    license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
-))]
+#[openapi(
+    info(
+        title = "Rye",
+        description = "Sessions, prompts, gates and events of the Rye engine.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+    ),
+    // Parameters do not add their schemas.
+    components(schemas(api::Command)),
+)]
 struct Description;
 
 /// The OpenAPI document, as JSON.
@@ -118,6 +122,7 @@ pub(crate) mod schemas {
 
     references! {
         session => "Session",
+        usage => "Usage",
         limits => "Limits",
         queue_mode => "QueueMode",
         turn_end => "TurnEnd",
@@ -143,4 +148,33 @@ pub(crate) mod schemas {
     }
 
     impl ToSchema for Gate {}
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    fn collect_references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+        match value {
+            Value::Object(members) => {
+                found.extend(members.get("$ref").and_then(Value::as_str));
+                let inner = members.values();
+                inner.for_each(|value| collect_references(value, found));
+            }
+            Value::Array(all) => all.iter().for_each(|it| collect_references(it, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_resolves() {
+        let document = super::openapi();
+        let mut references = Vec::new();
+        collect_references(&document, &mut references);
+        assert!(references.len() > 50, "{references:?}");
+        for reference in references {
+            let pointer = reference.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{reference}");
+        }
+    }
 }

@@ -29,6 +29,7 @@ use crate::guard::Guard;
 use crate::login::LINK_LIFETIME;
 use crate::oidc::{Oidc, OidcOptions};
 use crate::tokens::{NewToken, Tokens};
+use crate::usage::UsageLedger;
 
 /// Limit for the head of a request, for each part of its body, and for an idle connection.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -81,6 +82,7 @@ pub(crate) struct State {
     pub(crate) documents: Arc<dyn DocumentStore>,
     /// Verifies tokens of an issuer.
     pub(crate) oidc: Option<Oidc>,
+    pub(crate) usage: UsageLedger,
     pub(crate) address: SocketAddr,
     pub(crate) options: Options,
     /// The project of new sessions.
@@ -183,6 +185,7 @@ pub fn run(
             browser_keys,
             documents,
             oidc,
+            usage: UsageLedger::default(),
             address,
             options,
             project,

@@ -41,7 +41,7 @@ impl<'g> Walker<'g> {
         if let (Some(cache), Some(key)) = (&self.cache, &key)
             && let Some(result) = cache.get(key)
         {
-            self.record_begin(node, EffectClass::Pure, interrupted);
+            self.record_begin(node, EffectClass::Pure, &call.params, interrupted);
             let mut done = NodeResult::new(Ok(result));
             done.outcome = NodeOutcome::Cached;
             return Ok(done);
@@ -51,10 +51,10 @@ impl<'g> Walker<'g> {
             match self.resolve_interrupted(node, interrupted).await? {
                 Some(done) => return Ok(done),
                 // The user wants to repeat the call, so its start is journaled again.
-                None => self.begin(node, effect, None).await?,
+                None => self.begin(node, effect, &call.params, None).await?,
             }
         } else {
-            self.begin(node, effect, interrupted).await?;
+            self.begin(node, effect, &call.params, interrupted).await?;
         }
         let call = ToolCall {
             run: self.nested_run(traits.as_ref(), ""),

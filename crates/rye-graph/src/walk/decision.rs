@@ -62,7 +62,7 @@ impl<'g> Walker<'g> {
         );
         let missing = scope.missing.into_inner();
         self.warn(node, missing);
-        self.record_begin(node, EffectClass::Idempotent, interrupted);
+        self.record_begin(node, EffectClass::Idempotent, &Value::Null, interrupted);
         let deadline = decision.expires_in.map(|time| {
             let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
             rye_protocol::Millis(record::now().0.saturating_add(time))

@@ -70,7 +70,7 @@ impl<'g> Walker<'g> {
         let over = foreach.over.render(&scope);
         let missing = scope.missing.into_inner();
         self.warn(node, missing);
-        let Value::Array(all) = over else {
+        let Value::Array(all) = &over else {
             let error = collect::not_a_list(self.graph, foreach, &over);
             return Ok(NodeResult::new(Err(error)));
         };
@@ -84,9 +84,9 @@ impl<'g> Walker<'g> {
         let effect = traits
             .as_ref()
             .map_or(EffectClass::AtMostOnce, action::effect);
-        self.begin(node, effect, interrupted).await?;
+        self.begin(node, effect, &over, interrupted).await?;
         let mut items = Items {
-            all: &all,
+            all,
             traits,
             effect,
             open: VecDeque::new(),

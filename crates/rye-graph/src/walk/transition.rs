@@ -13,6 +13,10 @@ use rye_protocol::{NodeError, NodeOutcome, RunEvent};
 /// Size limit of a result in the history, in bytes.
 const MAX_RESULT_BYTES: usize = 64 << 10;
 
+/// Maximum size of an input, and of a result that nothing depends on, for people who read the
+/// history.
+const MAX_READ_BYTES: usize = 8 << 10;
+
 /// Size limit of the state in bytes.
 const MAX_STATE_BYTES: usize = 64 << 20;
 
@@ -175,11 +179,24 @@ impl Recorded {
 fn recorded_result(node: &Node, result: Option<&Value>) -> Recorded {
     let is_call = matches!(node.kind, NodeKind::Action(_) | NodeKind::Decision(_));
     let is_used = !node.assign.is_empty() || node.next.iter().any(|edge| edge.when.is_some());
-    let mut room = MAX_RESULT_BYTES;
-    match result.filter(|_| is_call && is_used) {
-        None => Recorded::Unused,
+    let mut room = if is_used {
+        MAX_RESULT_BYTES
+    } else {
+        MAX_READ_BYTES
+    };
+    match result.filter(|_| is_call) {
         Some(result) if fits(result, &mut room) => Recorded::Value(result.clone()),
-        Some(_) => Recorded::Omitted,
+        Some(_) if is_used => Recorded::Omitted,
+        Some(_) | None => Recorded::Unused,
+    }
+}
+
+/// The input of a node for the history; null if it is too long.
+pub(super) fn recorded_input(input: &Value) -> Value {
+    if fits(input, &mut { MAX_READ_BYTES }) {
+        input.clone()
+    } else {
+        Value::Null
     }
 }
 

@@ -38,6 +38,7 @@ fn call(chain: &str, parameters: Value) -> GatedCall {
     let component = |name: &str, hash: &str| Component {
         name: name.to_owned(),
         hash: hash.to_owned(),
+        signed_by: None,
     };
     GatedCall {
         title: "Run a tool for an MCP client?".to_owned(),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rye_engine::protocol::{
     Archive, Entry, EntryKind, ModelContext, Synthetic, Thread, ToolDefinition,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::ReplayOutcome;
@@ -14,7 +15,7 @@ use super::recording::path;
 const MAX_LINES: usize = 60;
 
 /// A difference between the recorded session and the replay.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The object that differs.
     pub subject: String,

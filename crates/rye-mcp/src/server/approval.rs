@@ -14,6 +14,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rye_executor::chain::Chain;
 use rye_executor::{Executor, Request};
+use rye_items::Item;
 use serde_json::{Value, json};
 
 use super::elicitation::supports_forms;
@@ -369,9 +370,20 @@ pub fn gated_run(
             .map(|link| Component {
                 name: link.id().to_string(),
                 hash: link.item.hash.to_hex(),
+                signed_by: signed_by(&link.item),
             })
             .collect(),
         question: run_question(&chain, request, why),
+    })
+}
+
+/// Key and owner of the signature of an item.
+fn signed_by(item: &Item) -> Option<String> {
+    let signer = item.signer.as_ref()?;
+    let key = signer.key.fingerprint();
+    Some(match &signer.owner {
+        Some(owner) => format!("{key} {owner}"),
+        None => key.to_string(),
     })
 }
 

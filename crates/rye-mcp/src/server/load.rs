@@ -73,6 +73,7 @@ fn approval_request(arguments: &LoadRequest, space: &str, copy: &PlannedCopy) ->
             components: vec![Component {
                 name: item.clone(),
                 hash: hash.to_hex(),
+                signed_by: None,
             }],
             question,
         },

@@ -79,6 +79,7 @@ fn approval_request(arguments: &SignRequest, unsigned: &[UnsignedItem]) -> Appro
     let components = unsigned.iter().map(|item| Component {
         name: item.item.clone(),
         hash: item.hash.to_hex(),
+        signed_by: None,
     });
     ApprovalRequest {
         call: GatedCall {

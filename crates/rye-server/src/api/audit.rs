@@ -76,7 +76,7 @@ pub(crate) async fn fork(
 }
 
 /// Runs work that blocks, or that needs the keys of the user.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let work = tokio::task::spawn_blocking(work).await;

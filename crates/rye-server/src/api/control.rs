@@ -43,7 +43,7 @@ impl From<Command> for CommandKind {
     tag = "control",
     params(
         ("session" = String, Path, description = "Id of the session"),
-        ("command" = inline(Command), Path, description = "What to do"),
+        ("command" = Command, Path, description = "What to do"),
     ),
     responses(
         (status = 204, description = "Done, or stored for the process that holds the session"),
@@ -71,7 +71,7 @@ pub(crate) async fn control_session(
     params(
         ("session" = String, Path, description = "Id of the session"),
         ("thread" = String, Path, description = "Key or id of the thread"),
-        ("command" = inline(Command), Path, description = "What to do"),
+        ("command" = Command, Path, description = "What to do"),
     ),
     responses(
         (status = 204, description = "Done, or stored for the process that holds the session"),

@@ -51,6 +51,9 @@ pub(crate) async fn blob(
     let hash: Hash = name.parse().map_err(|_| unknown())?;
     match params.session {
         None => who.require_unbounded()?,
+        Some(session) if who.require_unbounded().is_ok() => {
+            app.sessions.session(&who, &session).await?;
+        }
         Some(session) => {
             let session = app.sessions.session(&who, &session).await?;
             let archives = app.engine().export(&session.id).await?;

@@ -6,8 +6,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use rye_engine::Decision;
-use rye_engine::protocol::{Gate, GateId, GateStatus, Receipt, Resolution, SessionId};
-use rye_engine::store::PostOutcome;
+use rye_engine::protocol::{
+    EntryKind, Gate, GateId, GateStatus, Part, Receipt, Resolution, SessionId,
+};
+use rye_engine::store::{PostOutcome, SessionSnapshot};
 use rye_store::{Scope, TokenKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -27,6 +29,9 @@ const BROWSER_SOURCE: &str = "web";
 
 /// Channel of decisions of a browser that cannot sign.
 const UNSIGNED_BROWSER_SOURCE: &str = "web (signed by the server)";
+
+/// Maximum number of entries between the last one of a thread and the message that opened a gate.
+const MAX_DISTANCE: usize = 200;
 
 /// Maximum number of decisions in one request.
 const MAX_DECISIONS: usize = 100;
@@ -128,7 +133,7 @@ async fn find(app: &App, who: &Principal, id: &str) -> Result<Gate, Problem> {
     tag = "gates",
     params(("gate" = String, Path, description = "Id of the gate")),
     responses(
-        (status = 200, description = "The gate, with the complete diff if it is a review", body = schemas::Gate),
+        (status = 200, description = "The gate; with `diff`, the complete diff of a review; `message`, what the model wrote before the call; and `sandbox`, the kind of the session's sandbox", body = schemas::Gate),
         (status = 404, description = "Unknown gate", body = ProblemDocument),
     ),
 )]
@@ -143,11 +148,51 @@ pub(crate) async fn show(
         Some(summary) => app.engine().change_set_diff(summary).await,
         None => None,
     };
-    let mut gate = json!(gate);
+    let mut json = json!(gate);
     if let Some(diff) = diff {
-        gate["diff"] = diff.into();
+        json["diff"] = diff.into();
     }
-    Ok(Json(gate))
+    if let Some(snapshot) = app.engine().snapshot(&gate.origin.session).await? {
+        if let Some(sandbox) = &snapshot.session.sandbox {
+            json["sandbox"] = json!(sandbox.kind);
+        }
+        if let Some(message) = message(&app, &gate, snapshot).await? {
+            json["message"] = message.into();
+        }
+    }
+    Ok(Json(json))
+}
+
+/// What the model wrote in the message that made the call of a gate.
+async fn message(
+    app: &App,
+    gate: &Gate,
+    snapshot: SessionSnapshot,
+) -> Result<Option<String>, Problem> {
+    let origin = &gate.origin;
+    let mut threads = snapshot.threads.into_iter();
+    let thread = threads.find(|it| it.id == origin.thread);
+    let mut next = thread.and_then(|it| it.leaf);
+    // The call waits, so its message is one of the last.
+    for _ in 0..MAX_DISTANCE {
+        let Some(id) = next else { break };
+        let Some(entry) = app.engine().store().entry(&origin.session, &id).await? else {
+            break;
+        };
+        if let EntryKind::Message(message) = &entry.kind {
+            let is_origin = |part: &Part| matches!(part, Part::ToolCall { call_id, .. } if *call_id == origin.call);
+            if message.parts.iter().any(is_origin) {
+                let texts = message.parts.iter().filter_map(|part| match part {
+                    Part::Text { text } => Some(text.trim()),
+                    _ => None,
+                });
+                let text = texts.collect::<Vec<_>>().join("\n\n");
+                return Ok((!text.is_empty()).then_some(text));
+            }
+        }
+        next = entry.parent;
+    }
+    Ok(None)
 }
 
 /// A decision.

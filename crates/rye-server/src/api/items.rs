@@ -8,6 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use rye_executor::chain::Link;
 use rye_executor::{Approval, ExecuteError, ExecutionResult, Executor, Request, Trace};
 use rye_host::gateway::ItemGateway;
 use rye_items::{ItemKind, ItemRef};
@@ -127,6 +128,8 @@ pub(crate) async fn show(
     Segments((kind, id)): Segments<(String, String)>,
 ) -> Result<Json<Value>, Problem> {
     who.require(Scope::Read)?;
+    let tool = format!("{kind}:{id}").parse::<ItemRef>().ok();
+    let tool = tool.filter(|it| it.kind == ItemKind::Tool);
     let request = LoadRequest {
         item_type: kind,
         item_id: id,
@@ -134,9 +137,28 @@ pub(crate) async fn show(
         destination: None,
     };
     let item = gateway(&app, move |gateway, project| {
-        gateway.load(&project, &request)
+        let mut item = gateway.load(&project, &request)?.value;
+        if let Some(tool) = tool {
+            match gateway.executor(&project)?.chain(&tool) {
+                Ok(chain) => item["chain"] = chain.links.iter().map(link_json).collect(),
+                Err(error) => item["chain_error"] = error.to_string().into(),
+            }
+        }
+        Ok(item)
     });
-    Ok(Json(item.await?.value))
+    Ok(Json(item.await?))
+}
+
+/// A file of a chain.
+fn link_json(link: &Link) -> Value {
+    let signer = link.item.signer.as_ref();
+    json!({
+        "id": link.id().to_string(),
+        "space": link.space().as_str(),
+        "hash": link.item.hash.to_hex(),
+        "signer": signer.map(|it| it.key.fingerprint().to_string()),
+        "owner": signer.and_then(|it| it.owner.clone()),
+    })
 }
 
 /// A call of a tool.

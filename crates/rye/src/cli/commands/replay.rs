@@ -61,7 +61,7 @@ impl Report for ReplayReport {
             "prompts": prompts,
             "entries": entries,
             "stopped": stopped,
-            "differences": differences_json(differences),
+            "differences": differences,
         })
     }
 
@@ -95,7 +95,6 @@ impl Report for RunReport {
             steps,
             differences,
         } = &self.0;
-        let differences = differences_json(differences);
         json!({ "compared": compared, "steps": steps, "differences": differences })
     }
 
@@ -110,13 +109,6 @@ impl Report for RunReport {
     fn failure(&self) -> Option<Failure> {
         differences_failure(&self.0.differences)
     }
-}
-
-fn differences_json(differences: &[Difference]) -> Vec<Value> {
-    let differences = differences.iter();
-    let json =
-        |Difference { subject, lines }: &Difference| json!({ "subject": subject, "lines": lines });
-    differences.map(json).collect()
 }
 
 fn show_differences(differences: &[Difference], page: &mut Page) {
