@@ -1,5 +1,6 @@
-//! The error of a failed operation on a path.
+//! The error of a failed operation on a path, and the text of an error with its causes.
 
+use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -36,4 +37,18 @@ impl<T, E: Into<io::Error>> PathContext<T> for Result<T, E> {
             source: source.into(),
         })
     }
+}
+
+/// Formats an error with its causes, leaving out repetitions.
+pub fn error_chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
+        cause = inner.source();
+    }
+    text
 }

@@ -152,7 +152,7 @@ impl FromStr for Hash {
     }
 }
 
-crate::text::serde_as_text!(Hash);
+crate::serde_as_text!(Hash);
 
 #[cfg(test)]
 mod tests {

@@ -64,7 +64,7 @@ mod text;
 pub mod time;
 pub mod watch;
 
-pub use error::{PathContext, PathError};
+pub use error::{PathContext, PathError, error_chain};
 pub use hash::{Hash, Hasher};
 pub use sanitize::{QUOTE_PREFIX, quote_block, sanitize, sanitize_line, strip_control};
 pub use text::{is_stop_word, shell_quote, shell_word};

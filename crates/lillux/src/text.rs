@@ -57,7 +57,9 @@ pub fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// Implements `Serialize` by `Display` and `Deserialize` by `FromStr`.
+/// Implements `Serialize` by `Display` and `Deserialize` by `FromStr`. The crate that uses it
+/// depends on serde.
+#[macro_export]
 macro_rules! serde_as_text {
     ($type:ty) => {
         impl serde::Serialize for $type {
@@ -75,8 +77,6 @@ macro_rules! serde_as_text {
         }
     };
 }
-
-pub(crate) use serde_as_text;
 
 #[cfg(test)]
 mod tests {

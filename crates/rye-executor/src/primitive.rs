@@ -125,6 +125,25 @@ pub struct CallOutcome {
     pub metadata: Map<String, Value>,
 }
 
+impl CallOutcome {
+    /// The outcome of a call, with further metadata.
+    #[must_use]
+    pub fn new(result: Result<Self, CallFailure>, metadata: Map<String, Value>) -> Self {
+        let mut outcome = result.unwrap_or_else(Self::from);
+        outcome.metadata.extend(metadata);
+        outcome
+    }
+}
+
+impl From<CallFailure> for CallOutcome {
+    fn from(failure: CallFailure) -> Self {
+        Self {
+            failure: Some(failure),
+            ..Self::default()
+        }
+    }
+}
+
 /// Why a call failed after it was carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallFailure {

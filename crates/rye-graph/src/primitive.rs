@@ -198,25 +198,15 @@ impl Primitive for StateGraph {
     fn run(&self, _: Call) -> CallFuture<'_> {
         Box::pin(async {
             let message = "graphs need an executor to call their tools";
-            CallOutcome {
-                failure: Some(CallFailure::new("no_executor", message)),
-                ..CallOutcome::default()
-            }
+            CallFailure::new("no_executor", message).into()
         })
     }
 
     fn run_with_executor<'a>(&'a self, call: Call, executor: &'a Executor) -> CallFuture<'a> {
         Box::pin(async move {
             let mut metadata = Map::new();
-            let mut outcome = match Box::pin(self.run_graph(&call, executor, &mut metadata)).await {
-                Ok(outcome) => outcome,
-                Err(failure) => CallOutcome {
-                    failure: Some(failure),
-                    ..CallOutcome::default()
-                },
-            };
-            outcome.metadata.extend(metadata);
-            outcome
+            let result = Box::pin(self.run_graph(&call, executor, &mut metadata)).await;
+            CallOutcome::new(result, metadata)
         })
     }
 

@@ -33,10 +33,11 @@ const MAX_SEGMENT_LENGTH: usize = 240;
     Serialize,
     Deserialize,
     strum::Display,
+    strum::EnumString,
     strum::IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
+#[strum(serialize_all = "lowercase", parse_err_ty = IdError, parse_err_fn = unknown_kind)]
 pub enum ItemKind {
     /// A program in any language.
     Tool,
@@ -68,15 +69,8 @@ impl ItemKind {
     }
 }
 
-impl FromStr for ItemKind {
-    type Err = IdError;
-
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
-            .ok_or_else(|| IdError::new(text, IdProblem::Kind(text.to_owned())))
-    }
+fn unknown_kind(text: &str) -> IdError {
+    IdError::new(text, IdProblem::Kind(text.to_owned()))
 }
 
 /// The path of an item inside its kind's directory, without the extension: `rye/bash/bash`. No
@@ -197,24 +191,8 @@ impl FromStr for ItemRef {
     }
 }
 
-/// Implements serde with `Display` and `FromStr`.
-macro_rules! serde_as_text {
-    ($($type:ty),*) => {$(
-        impl Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    )*};
-}
-
-serde_as_text!(ItemId, ItemRef);
+lillux::serde_as_text!(ItemId);
+lillux::serde_as_text!(ItemRef);
 
 /// An invalid item id. It never reaches the file system.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -11,7 +11,6 @@ mod root;
 mod walk;
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -39,10 +38,11 @@ pub(crate) use walk::{Observer, is_skipped};
     Serialize,
     Deserialize,
     strum::Display,
+    strum::EnumString,
     strum::IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownSpace, parse_err_fn = unknown_space)]
 pub enum Space {
     /// The embedded bundle and further bundles. Read-only.
     System,
@@ -62,15 +62,8 @@ impl Space {
     }
 }
 
-impl FromStr for Space {
-    type Err = UnknownSpace;
-
-    fn from_str(text: &str) -> Result<Self, UnknownSpace> {
-        Self::LOOKUP
-            .into_iter()
-            .find(|space| space.as_str() == text)
-            .ok_or(UnknownSpace)
-    }
+fn unknown_space(_: &str) -> UnknownSpace {
+    UnknownSpace
 }
 
 /// The text is not the name of a space.

@@ -120,15 +120,8 @@ impl Primitive for McpPrimitive {
     fn run(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
             let mut metadata = Map::new();
-            let mut done = match self.call_tool(call, &mut metadata).await {
-                Ok(done) => done,
-                Err(failed) => CallOutcome {
-                    failure: Some(failed),
-                    ..CallOutcome::default()
-                },
-            };
-            done.metadata.extend(metadata);
-            done
+            let result = self.call_tool(call, &mut metadata).await;
+            CallOutcome::new(result, metadata)
         })
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rye_engine::model::{ModelInfo, RetryPolicy};
+use rye_protocol::policy::matches_pattern;
 
 use crate::api::{Api, Effort, Target, Thinking};
 use crate::price::Price;
@@ -171,18 +172,6 @@ impl ModelConfig {
             thinking: self.thinking,
             effort: self.effort,
         }
-    }
-}
-
-/// Matches a name against a pattern in which `*` matches any string.
-fn matches_pattern(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((before, rest)) => name.strip_prefix(before).is_some_and(|name| {
-            let ends = name.char_indices().map(|(at, _)| at).chain([name.len()]);
-            ends.into_iter()
-                .any(|at| matches_pattern(rest, &name[at..]))
-        }),
     }
 }
 

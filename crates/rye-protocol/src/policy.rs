@@ -207,7 +207,7 @@ impl Policy {
 }
 
 /// Whether a name matches a pattern, in which `*` matches any text.
-fn matches_pattern(pattern: &str, name: &str) -> bool {
+pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     let mut segments = pattern.split('*');
     let first = segments.next().unwrap_or_default();
     let Some(mut rest) = name.strip_prefix(first) else {
@@ -246,6 +246,8 @@ mod tests {
             ("a*b*c", "a-b-b-c", true),
             ("a*b*c", "acb", false),
             ("aa*aa", "aaa", false),
+            ("*-mini*", "x/gpt-mini-2", true),
+            ("ä*ü", "äöü", true),
         ];
         for (pattern, name, expected) in table {
             assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");

@@ -47,9 +47,10 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// Progress of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RunStatus {
     /// The run has not stopped. If no process holds its session, the process has died.
     Running,
@@ -72,16 +73,7 @@ pub enum RunStatus {
 impl RunStatus {
     /// The name, as used in JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Limit => "limit",
-            Self::Cancelled => "cancelled",
-            Self::Interrupted => "interrupted",
-            Self::TimedOut => "timed_out",
-            Self::Paused => "paused",
-        }
+        self.into()
     }
 }
 
@@ -292,9 +284,10 @@ pub struct GraphChange {
 }
 
 /// Outcome of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum NodeOutcome {
     /// The node succeeded.
     Done,
@@ -309,12 +302,7 @@ pub enum NodeOutcome {
 impl NodeOutcome {
     /// The name, as used in JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Cached => "cached",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-        }
+        self.into()
     }
 }
 

@@ -56,7 +56,7 @@ impl FromStr for Fingerprint {
     }
 }
 
-crate::text::serde_as_text!(Fingerprint);
+crate::serde_as_text!(Fingerprint);
 
 #[cfg(test)]
 mod tests {

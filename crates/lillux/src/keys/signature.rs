@@ -80,7 +80,7 @@ impl FromStr for Signature {
     }
 }
 
-crate::text::serde_as_text!(Signature);
+crate::serde_as_text!(Signature);
 
 #[cfg(test)]
 mod tests {

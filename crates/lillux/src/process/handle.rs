@@ -348,7 +348,7 @@ impl FromStr for Handle {
     }
 }
 
-crate::text::serde_as_text!(Handle);
+crate::serde_as_text!(Handle);
 
 #[cfg(test)]
 mod tests {

@@ -39,7 +39,7 @@ impl Primitive for Execute {
     fn run(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
             if let Err(failure) = has_program(&call) {
-                return failed(failure);
+                return failure.into();
             }
             let confinement = call.confinement.clone();
             let (process, call) = split(call);
@@ -48,7 +48,7 @@ impl Primitive for Execute {
             }
             match self.supervisor.exec(command(process, call)).await {
                 Ok(output) => outcome(&output),
-                Err(error) => failed(start_failure(&error)),
+                Err(error) => start_failure(&error).into(),
             }
         })
     }
@@ -65,7 +65,7 @@ impl Execute {
         process: Process,
         call: Call,
     ) -> CallOutcome {
-        let not_confined = |reason| failed(CallFailure::new("sandbox", reason));
+        let not_confined = |reason| CallFailure::new("sandbox", reason).into();
         let wrapped = match confined.wrap(process).await {
             Ok(wrapped) => wrapped,
             Err(reason) => return not_confined(reason),
@@ -75,7 +75,7 @@ impl Execute {
         // A process that failed or was killed may have created files too.
         let finished = confined.finish(&wrapped).await;
         let mut outcome = match &ended {
-            Err(error) => failed(start_failure(error)),
+            Err(error) => start_failure(error).into(),
             Ok(output) => {
                 let exit_code = match output.exit {
                     Exit::Code(code) => Some(code),
@@ -273,13 +273,6 @@ fn start_failure(error: &ExecError) -> CallFailure {
         ExecError::Supervision(_) | ExecError::Io(_) => "supervision",
     };
     CallFailure::new(code, error.to_string())
-}
-
-fn failed(failure: CallFailure) -> CallOutcome {
-    CallOutcome {
-        failure: Some(failure),
-        ..CallOutcome::default()
-    }
 }
 
 /// Parses a JSON result. Integers of more than 64 bits become strings, and a warning in the

@@ -33,15 +33,8 @@ impl Primitive for HttpClient {
     fn run(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
             let mut metadata = Map::new();
-            let mut outcome = match self.exchange(call, &mut metadata).await {
-                Ok(outcome) => outcome,
-                Err(failure) => CallOutcome {
-                    failure: Some(failure),
-                    ..CallOutcome::default()
-                },
-            };
-            outcome.metadata.extend(metadata);
-            outcome
+            let result = self.exchange(call, &mut metadata).await;
+            CallOutcome::new(result, metadata)
         })
     }
 
@@ -161,14 +154,7 @@ fn connection_error(error: reqwest::Error) -> SendError {
 
 /// Formats an error with its causes, but without the URL, which may contain a secret.
 fn error_chain(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
+    lillux::error_chain(&error.without_url())
 }
 
 fn client() -> Result<Client, String> {

@@ -12,15 +12,11 @@ use serde_json::{Map, Value, json};
 
 use crate::primitive::OutputListener;
 
-/// Redacts the output of a process before its listener gets it. Without secrets, the output
-/// passes unchanged.
-pub(crate) enum RedactingOutput {
-    Plain(Option<OutputListener>),
-    Redacting(Arc<ListenerRedaction>),
-}
+/// Redacts the output of a process before its listener gets it, if there is one. Holds back the end
+/// of each stream as long as it may be the beginning of a secret.
+pub(crate) struct RedactingOutput(Option<Arc<ListenerRedaction>>);
 
-/// Holds back the end of each stream as long as it may be the beginning of a secret.
-pub(crate) struct ListenerRedaction {
+struct ListenerRedaction {
     redactor: Redactor,
     listener: OutputListener,
     /// Standard output and standard error.
@@ -28,50 +24,35 @@ pub(crate) struct ListenerRedaction {
 }
 
 impl RedactingOutput {
-    /// Creates the redaction for a listener, if there is one.
     pub(crate) fn new(redactor: &Redactor, listener: Option<OutputListener>) -> Self {
-        match listener {
-            Some(listener) if !redactor.is_empty() => {
-                Self::Redacting(Arc::new(ListenerRedaction {
-                    redactor: redactor.clone(),
-                    listener,
-                    streams: Mutex::default(),
-                }))
-            }
-            other => Self::Plain(other),
-        }
+        Self(listener.map(|listener| {
+            Arc::new(ListenerRedaction {
+                redactor: redactor.clone(),
+                listener,
+                streams: Mutex::default(),
+            })
+        }))
     }
 
     /// The listener to pass to the process.
     pub(crate) fn listener(&self) -> Option<OutputListener> {
-        match self {
-            Self::Plain(listener) => listener.clone(),
-            Self::Redacting(redaction) => Some(redaction.listener()),
-        }
+        let redaction = Arc::clone(self.0.as_ref()?);
+        Some(OutputListener::new(move |stream, bytes| {
+            redaction.pass_on(stream, |state, redactor| state.push(redactor, bytes));
+        }))
     }
 
     /// Passes on the output that was held back, after the process has ended.
     pub(crate) fn finish(&self) {
-        if let Self::Redacting(redaction) = self {
-            redaction.finish();
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            if let Some(redaction) = &self.0 {
+                redaction.pass_on(stream, RedactStream::finish);
+            }
         }
     }
 }
 
 impl ListenerRedaction {
-    fn listener(self: &Arc<Self>) -> OutputListener {
-        let redaction = Arc::clone(self);
-        OutputListener::new(move |stream, bytes| {
-            redaction.pass_on(stream, |state, redactor| state.push(redactor, bytes));
-        })
-    }
-
-    fn finish(&self) {
-        for stream in [Stream::Stdout, Stream::Stderr] {
-            self.pass_on(stream, RedactStream::finish);
-        }
-    }
-
     fn pass_on(
         &self,
         stream: Stream,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use lillux::error_chain;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
     ClientRequest, JsonObject, PaginatedRequestParams, ProgressToken, RequestId, ServerResult,
@@ -13,7 +14,7 @@ use rye_executor::OutputListener;
 use rye_executor::redact::redacting_listener;
 use serde_json::Value;
 
-use super::connect::{describe_transport_error, error_chain, http_client_error};
+use super::connect::{describe_transport_error, http_client_error};
 use super::connection::Connection;
 use super::elicitation::ElicitationHandler;
 use super::error::{ClientError, ClientErrorKind};

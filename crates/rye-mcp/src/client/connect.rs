@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use lillux::Hash;
 use lillux::envelope::Secret;
 use lillux::process::{Command, Environment, Supervisor};
+use lillux::{Hash, error_chain};
 use parking_lot::RwLock;
 use rmcp::RoleClient;
 use rmcp::service::{ClientInitializeError, serve_client_with_lifecycle_and_ct};
@@ -294,20 +294,6 @@ fn resolve_values(server: &ServerSpec) -> Result<ResolvedValues, ClientError> {
     let texts = secrets.iter().map(Secret::expose);
     values.redactor = Redactor::new(texts.filter_map(|text| std::str::from_utf8(text).ok()));
     Ok(values)
-}
-
-/// Formats an error with its causes, leaving out repetitions.
-pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text = format!("{text}: {inner_text}");
-        }
-        cause = inner.source();
-    }
-    text
 }
 
 /// Formats a transport error without the SDK's type names.

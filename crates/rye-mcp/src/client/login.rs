@@ -9,13 +9,14 @@ mod token_store;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lillux::error_chain;
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::auth::{
     AuthError, AuthorizationCallback, AuthorizationManager, OAuthClientConfig,
 };
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
-use super::connect::{ServerSpec, error_chain};
+use super::connect::ServerSpec;
 use super::error::{ClientError, ClientErrorKind};
 pub use loopback::Loopback;
 pub(super) use token_store::{ClientRegistration, TokenStore};

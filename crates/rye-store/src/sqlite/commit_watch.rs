@@ -5,7 +5,6 @@
 //! until it has changed.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,10 +15,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tokio::sync::watch;
 
 use super::file;
+use super::notifier::was_removed;
 
 /// First delay of reading the version again after a write to the log; doubled each time.
 const FIRST_DELAY: Duration = Duration::from_millis(1);
@@ -206,16 +206,4 @@ enum Woken {
     Stopped,
     Written,
     TimedOut,
-}
-
-/// Reads the pending inotify events. Returns whether the log was removed or renamed.
-fn was_removed(watch: &OwnedFd) -> bool {
-    let mut buffer = [MaybeUninit::uninit(); 4096];
-    let mut events = inotify::Reader::new(watch, &mut buffer);
-    let mut removed = false;
-    let end = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
-    while let Ok(event) = events.next() {
-        removed |= event.events().intersects(end);
-    }
-    removed
 }

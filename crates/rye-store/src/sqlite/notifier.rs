@@ -296,7 +296,7 @@ fn all_sessions(db: &Connection) -> rusqlite::Result<Vec<String>> {
 }
 
 /// Reads the pending inotify events. Returns whether the file was removed or renamed.
-fn was_removed(watch: &OwnedFd) -> bool {
+pub(super) fn was_removed(watch: &OwnedFd) -> bool {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut events = inotify::Reader::new(watch, &mut buffer);
     let mut removed = false;

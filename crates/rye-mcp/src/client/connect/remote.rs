@@ -5,6 +5,7 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
+use lillux::error_chain;
 use reqwest::redirect::Policy;
 use rmcp::service::ClientInitializeError;
 use rmcp::transport::StreamableHttpClientTransport;
@@ -20,8 +21,7 @@ use super::super::http::{BoundedHttpClient, SseTransport};
 use super::super::in_flight::InFlightRequests;
 use super::super::login::{self, LoginGrant, LoginRequest, TokenStore};
 use super::{
-    ConnectError, Connector, ResolvedValues, ServerSpec, describe_transport_error, error_chain,
-    resolve_values,
+    ConnectError, Connector, ResolvedValues, ServerSpec, describe_transport_error, resolve_values,
 };
 
 /// Maximum number of redirects to follow, all within the same origin.
