@@ -175,7 +175,7 @@ impl Server {
         };
         let prompt = work.prompt.unwrap();
         let answer = self.engine.answer(&work.session, &prompt);
-        let answer = tokio::time::timeout(Duration::from_secs(60), answer).await;
+        let answer = tokio::time::timeout(Duration::from_mins(1), answer).await;
         answer.unwrap().unwrap()
     }
 }
