@@ -1,9 +1,9 @@
 //! The Agent Client Protocol, version 1: an editor is the user interface of agent sessions.
 //!
-//! [`run`] is what `rye acp` calls. A request of the editor arrives in [`agent`]; each open session
-//! has a [task](session) that sends prompts and decisions through the engine's calls, follows the
+//! [`run`] is what `rye acp` calls. A request of the editor arrives in `agent`; each open session
+//! has a task (`session`) that sends prompts and decisions through the engine's calls, follows the
 //! session's events, and sends them to the editor. What an event looks like in the editor is
-//! decided without I/O, in [`transcript`], [`tool_call`] and [`gates`].
+//! decided without I/O, in `transcript`, `tool_call` and `gates`.
 
 mod agent;
 mod auth;
