@@ -172,6 +172,48 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/hooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists hooks, oldest first, without their secrets */
+        get: operations["listHooks"];
+        put?: never;
+        /**
+         * Creates a hook, at which signed requests start a prompt or a graph
+         * @description A hook of a graph needs a token that gives access to all sessions.
+         */
+        post: operations["createHook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/hooks/{hook}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Starts the prompt or graph of a hook
+         * @description The request is signed as Standard Webhooks defines it, and needs no token.
+         */
+        post: operations["callHook"];
+        /** Deletes a hook */
+        delete: operations["deleteHook"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/items": {
         parameters: {
             query?: never;
@@ -238,6 +280,62 @@ export interface paths {
         get: operations["getPrompt"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/schedules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists schedules, oldest first */
+        get: operations["listSchedules"];
+        put?: never;
+        /**
+         * Creates a schedule, which starts a prompt or a graph at times
+         * @description A schedule of a graph needs a token that gives access to all sessions.
+         */
+        post: operations["createSchedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/schedules/{schedule}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a schedule */
+        get: operations["getSchedule"];
+        put?: never;
+        post?: never;
+        /** Deletes a schedule; what it has started goes on */
+        delete: operations["deleteSchedule"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/schedules/{schedule}/{command}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Pauses or resumes a schedule, or makes it fire now */
+        post: operations["controlSchedule"];
         delete?: never;
         options?: never;
         head?: never;
@@ -612,6 +710,75 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists webhooks, oldest first, without their secrets */
+        get: operations["listWebhooks"];
+        put?: never;
+        /** Creates a webhook, to which the events of the caller's sessions are sent */
+        post: operations["createWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/webhooks/{webhook}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Deletes a webhook; what was not delivered is not sent any more */
+        delete: operations["deleteWebhook"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/webhooks/{webhook}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the deliveries of a webhook, newest first */
+        get: operations["listDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/webhooks/{webhook}/deliveries/{delivery}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Sends an event again, with the same id */
+        post: operations["replayDelivery"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -625,8 +792,17 @@ export interface components {
             /** @description The session. */
             session: string;
         };
+        /** @description An answer that can be chosen. */
+        Action: {
+            /** @description Identifies the action in [`Resolution::action`]. */
+            id: string;
+            /** @description Label for people. */
+            label: string;
+        };
         /** @description A file that a tool produced. */
         Artifact: {
+            /** @description Its MIME type. */
+            mime_type: string;
             /** @description Its name. */
             name: string;
             /**
@@ -634,6 +810,11 @@ export interface components {
              * @description Sequence number of the event.
              */
             sequence?: number | null;
+            /**
+             * Format: int64
+             * @description Length in bytes.
+             */
+            size: number;
             /** @description Reference to the blob, `blob:HASH`. */
             source: string;
         };
@@ -661,6 +842,34 @@ export interface components {
          * @enum {string}
          */
         Command: "abort" | "pause" | "resume";
+        /** @description A hook to create. */
+        CreateHook: {
+            /** @description What a request starts. Its body is added to a prompt, and is the input `payload` of a graph. */
+            action: components["schemas"]["Action"];
+            /** @description Name for people. */
+            name?: string | null;
+            /** @description Organisation of the owner, if the token is not bound to one. */
+            org?: string | null;
+            /** @description The owner of the sessions that it starts, if the token is not bound to a user. */
+            user?: string | null;
+        };
+        /** @description A schedule to create. */
+        CreateSchedule: {
+            /** @description What it starts. */
+            action: components["schemas"]["Action"];
+            /** @description Cron expression with five fields, or a nickname such as `@daily`. */
+            cron: string;
+            /** @description What happens to firings that were due while no server ran; by default `skip`. */
+            missed?: components["schemas"]["MissedPolicy"];
+            /** @description Name for people. */
+            name?: string | null;
+            /** @description Organisation of the owner, if the token is not bound to one. */
+            org?: string | null;
+            /** @description Name of the time zone, such as `Europe/Berlin`; by default `UTC`. */
+            time_zone?: string | null;
+            /** @description The owner of the sessions that it starts, if the token is not bound to a user. */
+            user?: string | null;
+        };
         /** @description A session to create. */
         CreateSession: {
             /**
@@ -715,6 +924,36 @@ export interface components {
             /** @description The user whose sessions it gives access to; by default that of the caller's token. */
             user?: string | null;
         };
+        /** @description A webhook to create. */
+        CreateWebhook: {
+            /**
+             * @description Whether the URL may lead to an address that is not public. Needs a token that gives access
+             *     to all sessions.
+             */
+            allow_private?: boolean;
+            /** @description Types of the events, such as `turn_end`; by default all. */
+            events?: string[];
+            /** @description Name for people. */
+            name?: string | null;
+            /** @description The organisation whose events are sent, if the token is not bound to one. */
+            org?: string | null;
+            /** @description Where events are sent. */
+            url: string;
+            /** @description Whose events are sent, if the token is not bound to a user. */
+            user?: string | null;
+        };
+        /** @description A hook, with its secret. */
+        CreatedHook: {
+            hook: components["schemas"]["Hook"];
+            /** @description The secret with which senders sign requests. It is shown only once. */
+            secret: string;
+        };
+        /** @description A webhook, with its secret if it was just created. */
+        CreatedWebhook: {
+            /** @description The secret that signs what is sent. It is shown only once. */
+            secret: string;
+            webhook: components["schemas"]["Webhook"];
+        };
         /** @description The outcome of a decision. */
         DecisionResult: {
             /** @description The gate. */
@@ -739,6 +978,52 @@ export interface components {
             /** @description Whether the same decision was made before. */
             repeated: boolean;
         };
+        /** @description An event that is sent to a webhook. The session may have been deleted in the meantime. */
+        Delivery: {
+            /**
+             * Format: int32
+             * @description Number of attempts.
+             */
+            attempts: number;
+            /**
+             * Format: int64
+             * @description Time of the event.
+             */
+            created_at: number;
+            /** @description Type of the event. */
+            event: string;
+            /** @description Unique id, the header `webhook-id` of each attempt. */
+            id: string;
+            /** @description Error of the last attempt. */
+            last_error?: string | null;
+            /**
+             * Format: int32
+             * @description HTTP status of the last attempt.
+             */
+            last_status?: number | null;
+            /**
+             * Format: int64
+             * @description When it is sent next, or when its record is deleted.
+             */
+            next: number;
+            /** @description What is sent. */
+            payload: string;
+            /** @description The session of the event. */
+            session: string;
+            /** @description What became of it. */
+            status: components["schemas"]["DeliveryStatus"];
+            /** @description The webhook. */
+            webhook: string;
+        };
+        /** @description Deliveries. */
+        DeliveryList: {
+            deliveries: components["schemas"]["Delivery"][];
+        };
+        /**
+         * @description What became of an event that is sent to a webhook.
+         * @enum {string}
+         */
+        DeliveryStatus: "pending" | "delivered" | "failed";
         /** @description A page of entries. */
         EntryList: {
             entries: components["schemas"]["Entry"][];
@@ -760,6 +1045,34 @@ export interface components {
              * @default null
              */
             timeout?: number | null;
+        };
+        /** @description A firing of a schedule. */
+        Firing: components["schemas"]["FiringOutcome"] & {
+            /**
+             * Format: int64
+             * @description When it happened.
+             */
+            at: number;
+            /**
+             * Format: int64
+             * @description When it was due.
+             */
+            due: number;
+        };
+        /** @description What became of a firing. */
+        FiringOutcome: (components["schemas"]["StartedWork"] & {
+            /** @enum {string} */
+            outcome: "started";
+        }) | {
+            /** @enum {string} */
+            outcome: "missed";
+        } | {
+            /** @description Stable code. */
+            code: string;
+            /** @description What is wrong. */
+            message: string;
+            /** @enum {string} */
+            outcome: "failed";
         };
         /** @description Where to fork a session. */
         ForkRequest: {
@@ -814,6 +1127,26 @@ export interface components {
         GateList: {
             gates: components["schemas"]["Gate"][];
         };
+        /** @description A hook. */
+        Hook: {
+            /** @description What a request starts. */
+            action: components["schemas"]["Action"];
+            /**
+             * Format: int64
+             * @description Creation time.
+             */
+            created_at: number;
+            /** @description Unique id. */
+            id: string;
+            /** @description Name for people. */
+            name?: string | null;
+            /** @description Who owns it. */
+            owner: components["schemas"]["Owner"];
+        };
+        /** @description Hooks. */
+        HookList: {
+            hooks: components["schemas"]["Hook"][];
+        };
         /** @description Usage of a model within an hour. */
         HourlyUsage: {
             /**
@@ -825,6 +1158,11 @@ export interface components {
             model: string;
             usage: components["schemas"]["Usage"];
         };
+        /**
+         * @description What happens to firings that were due while no server ran.
+         * @enum {string}
+         */
+        MissedPolicy: "skip" | "once";
         /** @description A key to enrol. */
         NewBrowserKey: {
             /** @description Name of the browser for people, such as `Firefox on Linux`. */
@@ -859,6 +1197,17 @@ export interface components {
             schema?: Record<string, never> | null;
             /** @description The text. */
             text: string;
+        };
+        /** @description Who owns a definition, and the sessions that it starts. */
+        Owner: {
+            /** @description Name of the person or program that created it. */
+            created_by: string;
+            /** @description Their organisation. */
+            org?: string | null;
+            /** @description The project directory. */
+            project: string;
+            /** @description The user. */
+            user?: string | null;
         };
         /** @description The body of an error response. */
         ProblemDocument: {
@@ -910,6 +1259,45 @@ export interface components {
             /** @description Why the replay of a thread stopped before its end. */
             stopped: string[];
         };
+        /** @description A schedule. */
+        Schedule: {
+            /** @description What it starts. */
+            action: components["schemas"]["Action"];
+            /**
+             * Format: int64
+             * @description When another server may take over the firing that a server works on.
+             */
+            claimed_until?: number | null;
+            /**
+             * Format: int64
+             * @description Creation time.
+             */
+            created_at: number;
+            /** @description The cron expression. */
+            cron: string;
+            /** @description Unique id. */
+            id: string;
+            last?: components["schemas"]["Firing"] | null;
+            /** @description What happens to missed firings. */
+            missed: components["schemas"]["MissedPolicy"];
+            /** @description Name for people. */
+            name?: string | null;
+            /**
+             * Format: int64
+             * @description When it fires next.
+             */
+            next?: number | null;
+            /** @description Who owns it. */
+            owner: components["schemas"]["Owner"];
+            /** @description Whether it does not fire at present. */
+            paused: boolean;
+            /** @description Name of the time zone. */
+            time_zone: string;
+        };
+        /** @description Schedules. */
+        ScheduleList: {
+            schedules: components["schemas"]["Schedule"][];
+        };
         /** @description A page of sessions. */
         SessionList: {
             /** @description Value of `before` for the next page, if there may be one. */
@@ -924,6 +1312,13 @@ export interface components {
             queue: components["schemas"]["QueuedPrompt"][];
             session: components["schemas"]["Session"];
             threads: components["schemas"]["Thread"][];
+        };
+        /** @description Work that was started. */
+        StartedWork: {
+            /** @description The prompt, unless a graph runs. */
+            prompt?: string | null;
+            /** @description The session. */
+            session: string;
         };
         /** @description The threads of a session. */
         ThreadList: {
@@ -966,6 +1361,32 @@ export interface components {
         UsageList: {
             /** @description Oldest first. */
             hours: components["schemas"]["HourlyUsage"][];
+        };
+        /** @description A webhook. */
+        Webhook: {
+            /** @description Whether the URL may lead to an address that is not public. */
+            allow_private: boolean;
+            /**
+             * Format: int64
+             * @description Creation time. Earlier events are not sent.
+             */
+            created_at: number;
+            /** @description Why nothing is sent any more. */
+            disabled?: string | null;
+            /** @description Types of the events; all if there are none. */
+            events: string[];
+            /** @description Unique id. */
+            id: string;
+            /** @description Name for people. */
+            name?: string | null;
+            /** @description Whose events are sent. */
+            owner: components["schemas"]["Owner"];
+            /** @description Where events are sent. */
+            url: string;
+        };
+        /** @description Webhooks. */
+        WebhookList: {
+            webhooks: components["schemas"]["Webhook"][];
         };
         /** @description A session: threads that share a sandbox and tools. */
         Session: {
@@ -1849,13 +2270,6 @@ export interface components {
         TurnEnd: "end_turn" | "error" | "abort" | "limit" | "withdrawn" | "merged";
         /** @description The kind of decision. */
         GateKind: "approval" | "question" | "credential_request";
-        /** @description An answer that can be chosen. */
-        Action: {
-            /** @description Identifies the action in [`Resolution::action`]. */
-            id: string;
-            /** @description Label for people. */
-            label: string;
-        };
         /** @description The tool call that opened a gate. */
         GateOrigin: {
             /** @description The session. */
@@ -2072,6 +2486,13 @@ export interface components {
             type: "artifact";
             /** @description Its name. */
             name: string;
+            /** @description Its MIME type. */
+            mime_type: string;
+            /**
+             * Format: uint64
+             * @description Length in bytes.
+             */
+            size: number;
             /** @description Blob reference. */
             source: string;
         } | {
@@ -2101,6 +2522,11 @@ export interface components {
             source?: string | null;
             /** @description Whether changes may be missing, because the workspace has too many files. */
             incomplete?: boolean;
+        } | {
+            /** @constant */
+            type: "background_commands";
+            /** @description Those that run, and those that have just ended. */
+            commands: components["schemas"]["BackgroundCommand"][];
         } | {
             /** @constant */
             type: "lagged";
@@ -2207,6 +2633,15 @@ export interface components {
             /** @description Whether the owner may execute the file. */
             executable?: boolean;
         };
+        /** @description A command that an agent started in the background. */
+        BackgroundCommand: {
+            /** @description Its id in the session, such as `bg-1`. */
+            id: string;
+            /** @description The command line. */
+            command: string;
+            /** @description How it ended, if it has. */
+            ended?: string | null;
+        };
     };
     responses: never;
     parameters: never;
@@ -2231,6 +2666,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2259,6 +2695,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2282,6 +2719,7 @@ export interface operations {
             };
         };
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2322,6 +2760,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2362,6 +2801,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2386,6 +2826,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2409,6 +2850,7 @@ export interface operations {
             };
         };
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2559,6 +3001,155 @@ export interface operations {
             };
         };
     };
+    listHooks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HookList"];
+                };
+            };
+        };
+    };
+    createHook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateHook"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedHook"];
+                };
+            };
+            /** @description Unknown session */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Invalid action */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    callHook: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description Identifies the request */
+                "webhook-id": string;
+                /** @description Seconds since 1970 */
+                "webhook-timestamp": string;
+                /** @description `v1,` and the HMAC-SHA256 of id, timestamp and body */
+                "webhook-signature": string;
+            };
+            path: {
+                /** @description Id of the hook */
+                hook: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Started */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StartedWork"];
+                };
+            };
+            /** @description Wrong signature or old timestamp */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Unknown hook */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The request was accepted before */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    deleteHook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the hook */
+                hook: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unknown hook */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
     searchItems: {
         parameters: {
             query?: {
@@ -2577,6 +3168,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2664,6 +3256,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2707,6 +3300,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2716,6 +3310,164 @@ export interface operations {
                 };
             };
             /** @description Unknown prompt */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    listSchedules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleList"];
+                };
+            };
+        };
+    };
+    createSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateSchedule"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            /** @description Unknown session or graph */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Invalid expression, time zone or action */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    getSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the schedule */
+                schedule: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            /** @description Unknown schedule */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    deleteSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the schedule */
+                schedule: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unknown schedule */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    controlSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the schedule */
+                schedule: string;
+                /** @description What to do */
+                command: "pause" | "resume" | "run";
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            /** @description Unknown schedule */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2748,6 +3500,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2866,6 +3619,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2936,6 +3690,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3033,6 +3788,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3068,6 +3824,7 @@ export interface operations {
             };
         };
         responses: {
+            /** @description Created */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -3140,6 +3897,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3180,6 +3938,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3218,6 +3977,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3306,7 +4066,7 @@ export interface operations {
                 /** @description Key or id of the thread */
                 thread: string;
                 /** @description What to do */
-                command: "abort" | "pause" | "resume";
+                command: components["schemas"]["Command"];
             };
             cookie?: never;
         };
@@ -3342,6 +4102,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3423,7 +4184,7 @@ export interface operations {
                 /** @description Id of the session */
                 session: string;
                 /** @description What to do */
-                command: "abort" | "pause" | "resume";
+                command: components["schemas"]["Command"];
             };
             cookie?: never;
         };
@@ -3456,6 +4217,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3508,6 +4270,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3560,12 +4323,167 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["UsageList"];
+                };
+            };
+        };
+    };
+    listWebhooks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookList"];
+                };
+            };
+        };
+    };
+    createWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateWebhook"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedWebhook"];
+                };
+            };
+            /** @description Invalid URL */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    deleteWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the webhook */
+                webhook: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unknown webhook */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    listDeliveries: {
+        parameters: {
+            query?: {
+                /** @description Only deliveries before this one. */
+                before?: string;
+                /** @description Number of deliveries, up to 1000; 100 by default. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the webhook */
+                webhook: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryList"];
+                };
+            };
+            /** @description Unknown webhook */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    replayDelivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the webhook */
+                webhook: string;
+                /** @description Id of the delivery */
+                delivery: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Queued */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            /** @description Unknown webhook or delivery */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
                 };
             };
         };
