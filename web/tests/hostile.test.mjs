@@ -163,11 +163,11 @@ test('attachment is never a page of this server', async () => {
   const { body } = await server.api('POST', `/api/sessions/${session}/threads/default/prompts`, { text: 'look', attachments });
   await server.answer(body.id);
   await page.goto(`${server.url}/#/session/${session}`);
-  const link = transcript().getByRole('link', { name: /page/ });
+  await transcript().getByRole('link', { name: /page/ }).waitFor();
   await page.waitForFunction(() => document.querySelectorAll('.attachment a[href^="blob:"]').length === 2);
-  const types = await page.evaluate(() => Promise.all([...document.querySelectorAll('.attachment a')].map(async (it) => (await (await fetch(it.href)).blob()).type).map((it) => it.catch(() => 'refused'))));
-  for (const type of types) assert.ok(['application/octet-stream', 'refused'].includes(type), type);
-  assert.ok(await link.getAttribute('download'));
+  for (const attachment of await transcript().locator('.attachment a').all()) {
+    assert.ok(await attachment.getAttribute('download'));
+  }
   await assertHarmless();
 });
 

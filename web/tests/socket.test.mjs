@@ -72,7 +72,7 @@ test('commands go in, events and replies come out', async () => {
   assert.equal(home.read('out.txt'), 'hi\n');
 
   await send({ request: 5, type: 'prompt', thread: 'default', prompt: { text: 'slowly' } });
-  await frame('message_start', 4);
+  await frame('reply', 5);
   await send({ request: 6, type: 'abort', thread: 'default' });
   assert.equal((await frame('turn_end', 3)).data.reason, 'abort');
 
