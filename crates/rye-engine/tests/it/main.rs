@@ -12,6 +12,7 @@ mod queue;
 mod receipts;
 mod requests;
 mod sandboxes;
+mod settings;
 mod shutdown;
 mod soak;
 mod threads;
