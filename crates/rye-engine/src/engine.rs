@@ -26,8 +26,8 @@ use std::time::Duration;
 use lillux::keys::{PublicKey, SigningKey};
 use parking_lot::Mutex;
 use rye_protocol::{
-    ActionId, Batch, Entry, EventKind, Gate, GateId, Limits, Millis, Op, Purpose, Resolution,
-    SandboxKind, SandboxRef, Session as SessionData, SessionId, SessionSettings, Thread,
+    ActionId, BackgroundCommand, Batch, Entry, EventKind, Gate, GateId, Limits, Millis, Op,
+    Purpose, Resolution, SandboxRef, Session as SessionData, SessionId, Thread,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -39,12 +39,13 @@ use crate::changes::Workspaces;
 use crate::clock::Clock;
 use crate::compaction::Settings;
 use crate::credential::Credentials;
-use crate::guides::{Role, Skill};
+use crate::guides::{Guides, Role, Skill};
+use crate::machine::CallLimits;
 use crate::metrics::Metrics;
-use crate::model::ToolSpec;
+use crate::model::{Models, ToolSpec};
+use crate::policy::Policy;
 use crate::runner::ToolRegistry;
 use crate::sandbox::{FileAccess, OpenSandbox, Sandbox, SandboxError, SandboxSpec, Sandboxes};
-use crate::setup::{InvalidSession, Setup, Setups};
 use crate::store::{Claim, Lease, SessionFilter, SessionStore, StoreError};
 use lillux::redact::Redactor;
 
@@ -81,13 +82,19 @@ pub(crate) type DecisionKeys = Arc<dyn Fn(&str) -> Option<PublicKey> + Send + Sy
 pub(crate) struct Inner {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) blobs: Option<Arc<dyn BlobStore>>,
-    /// What sessions run with, unless `setups` knows better.
-    pub(crate) setup: Arc<Setup>,
-    setups: Option<Arc<dyn Setups>>,
+    models: Arc<dyn Models>,
+    tools: Arc<ToolRegistry>,
     sandboxes: Sandboxes,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) credentials: Credentials,
+    pub(crate) policy: Policy,
+    redactor: Redactor,
+    calls: CallLimits,
     collect_window: Duration,
+    compaction: Arc<Settings>,
+    pub(crate) guides: Option<Arc<dyn Guides>>,
+    prompt_on_limit: bool,
+    system: String,
     key: Option<Arc<SigningKey>>,
     /// If set, the engine acts only on decisions that one of these keys signed.
     decision_keys: Option<DecisionKeys>,
@@ -134,14 +141,16 @@ impl Inner {
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) lease: Lease,
-    pub(crate) setup: Arc<Setup>,
-    /// The tools of this session.
+    pub(crate) models: Arc<dyn Models>,
     pub(crate) tools: Arc<ToolRegistry>,
     pub(crate) sandbox: Arc<dyn Sandbox>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) calls: CallLimits,
     pub(crate) collect_window: Duration,
     /// When and how histories are compacted.
     pub(crate) compaction: Arc<Settings>,
+    pub(crate) guides: Option<Arc<dyn Guides>>,
+    pub(crate) system: String,
     /// Default role of the threads.
     pub(crate) role: Option<String>,
     /// Default model of the threads.
@@ -153,10 +162,14 @@ pub(crate) struct Shared {
     paused: AtomicBool,
     pub(crate) budget: Arc<Budget>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Secrets to redact from all output.
+    pub(crate) redactor: Redactor,
     /// The stored session data.
     pub(crate) data: Mutex<Arc<SessionData>>,
     /// Locked while the session data is written, so that updates are not lost.
     pub(crate) writing: tokio::sync::Mutex<()>,
+    /// Whether reaching a limit opens a gate instead of ending the turn.
+    pub(crate) prompt_on_limit: bool,
     /// The key that signs histories.
     pub(crate) key: Option<Arc<SigningKey>>,
     /// Hash of the session's last seal.
@@ -238,12 +251,6 @@ pub struct NewSession {
     pub role: Option<String>,
     /// System prompt instead of the base system prompt.
     pub system: Option<String>,
-    /// Tools, failover and compaction, where they differ from the project's configuration.
-    pub settings: SessionSettings,
-    /// Kind of its sandbox; by default that of the project.
-    pub sandbox_kind: Option<SandboxKind>,
-    /// Whether changes are reviewed; by default as configured.
-    pub review: Option<bool>,
     /// Limits of the session, children included.
     pub limits: Limits,
     /// Its sandbox; created if there is none.
@@ -350,32 +357,16 @@ impl Engine {
         Builder::default()
     }
 
-    /// Checks that a session can be created like this.
-    pub async fn check_new_session(&self, new: &NewSession) -> Result<(), InvalidSession> {
-        let id = new.id.clone().unwrap_or_else(SessionId::new);
-        let data = session_data(id, new.clone(), None, self.inner.clock.now());
-        let setup = self.inner.setup_of(&data).await;
-        let setup = setup.map_err(InvalidSession::Setup)?;
-        setup.check(new.model.as_deref(), &new.settings)
-    }
-
-    /// Checks that a model is available to a session; the error is the reason.
-    pub async fn check_model_of(&self, session: &SessionData, name: &str) -> Result<(), String> {
-        let setup = self.inner.setup_of(session).await?;
-        setup.models.get(name).map(drop)
-    }
-
     /// Checks that a model, or the default model, is available; the error is the reason.
     pub fn check_model(&self, name: Option<&str>) -> Result<(), String> {
-        let models = &self.inner.setup.models;
+        let models = &self.inner.models;
         let name = name.map_or_else(|| models.default_name(), str::to_owned);
         models.get(&name).map(drop)
     }
 
     /// Creates the sandbox of a session that is about to be created.
     pub async fn create_sandbox(&self, spec: &SandboxSpec) -> Result<OpenSandbox, SandboxError> {
-        let provider = &*self.inner.setup.sandboxes;
-        self.inner.sandboxes.create(provider, spec).await
+        self.inner.sandboxes.create(spec).await
     }
 
     /// Opens the sandbox of a stored session. As long as the caller holds it,
@@ -386,8 +377,7 @@ impl Engine {
             kind: "session",
             id: id.to_string(),
         })?;
-        let parts = self.inner.parts_of(&data, &SandboxSpec::default()).await?;
-        Ok(parts.opened.sandbox)
+        Ok(self.inner.sandbox_of(&data).await?.sandbox)
     }
 
     /// The sandbox with the files of a session; `None` if they were in memory and are gone.
@@ -403,7 +393,7 @@ impl Engine {
 
     /// Secrets to redact from all output.
     pub(crate) fn redactor(&self) -> &Redactor {
-        &self.inner.setup.redactor
+        &self.inner.redactor
     }
 
     /// Records that changes of files are undone. The next turn tells the model.
@@ -433,7 +423,7 @@ impl Engine {
 
     /// Lists the roles, sorted by name.
     pub async fn roles(&self, sandbox: &dyn Sandbox) -> Vec<Role> {
-        match &self.inner.setup.guides {
+        match &self.inner.guides {
             Some(guides) => guides.roles(sandbox).await,
             None => Vec::new(),
         }
@@ -441,7 +431,7 @@ impl Engine {
 
     /// Lists the skills, sorted by name.
     pub async fn skills(&self, sandbox: &dyn Sandbox) -> Vec<Skill> {
-        match &self.inner.setup.guides {
+        match &self.inner.guides {
             Some(guides) => guides.skills(sandbox).await,
             None => Vec::new(),
         }
@@ -449,7 +439,7 @@ impl Engine {
 
     /// Loads a role; the error is the reason.
     pub async fn role(&self, name: &str, sandbox: &dyn Sandbox) -> Result<Role, String> {
-        match &self.inner.setup.guides {
+        match &self.inner.guides {
             Some(guides) => guides.role(name, sandbox).await,
             None => Err(format!("unknown role `{name}`: this engine has no roles")),
         }
@@ -462,7 +452,7 @@ impl Engine {
         variables: &BTreeMap<String, String>,
         sandbox: &dyn Sandbox,
     ) -> Result<String, String> {
-        let Some(guides) = &self.inner.setup.guides else {
+        let Some(guides) = &self.inner.guides else {
             return Err(format!("unknown skill `{name}`: this engine has no skills"));
         };
         let skill = guides.skill(name, sandbox).await?;
@@ -476,13 +466,8 @@ impl Engine {
         // Holds the sandbox until the session does.
         let sandbox = new.sandbox.clone();
         let reference = sandbox.as_ref().map(|it| it.reference.clone());
-        let spec = SandboxSpec {
-            workspace: None,
-            kind: new.sandbox_kind,
-            review: new.review,
-        };
         let data = session_data(id, new, reference, inner.clock.now());
-        inner.create_or_open(data, &spec, None).await
+        inner.create_or_open(data, None).await
     }
 
     /// Opens a stored session and continues it.
@@ -517,9 +502,9 @@ impl Engine {
 
     /// The tools that agents with the default model have.
     pub fn tools(&self) -> Arc<[ToolSpec]> {
-        let models = &self.inner.setup.models;
+        let models = &self.inner.models;
         let family = models.family(&models.default_name());
-        self.inner.setup.tools.specs(family)
+        self.inner.tools.specs(family)
     }
 
     /// The public key that verifies the engine's signatures.
@@ -564,7 +549,7 @@ impl Engine {
         store.remove(&leases).await?;
         for reference in sandboxes {
             // The session is gone, so files that remain are harmless.
-            if let Err(error) = self.inner.setup.sandboxes.destroy(&reference).await {
+            if let Err(error) = self.inner.sandboxes.destroy(&reference).await {
                 tracing::warn!(%error, "cannot remove the sandbox of a removed session");
             }
         }
@@ -690,7 +675,6 @@ fn session_data(
         model: new.model,
         role: new.role,
         system: new.system,
-        settings: new.settings,
         project: new.project,
         limits: new.limits,
         metadata: new.metadata,

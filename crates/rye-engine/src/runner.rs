@@ -183,7 +183,7 @@ impl Runner {
             Ok(Err(error)) => error,
             Err(panic) => StoreError::SessionFailed {
                 session: self.shared.lease.session.clone(),
-                reason: self.shared.setup.redactor.redact(&panic).into_owned(),
+                reason: self.shared.redactor.redact(&panic).into_owned(),
             },
         };
         // A closed session has no lease any more; failing to write it is no error.
@@ -513,7 +513,7 @@ impl Runner {
     fn step_context(&self) -> StepContext<'_> {
         StepContext {
             now: self.shared.clock.now(),
-            calls: self.shared.setup.calls,
+            calls: self.shared.calls,
             collect_window: self.shared.collect_window,
             model: &self.shared.model,
             partial: &self.partial,
@@ -522,7 +522,7 @@ impl Runner {
             until: self.shared.budget.until(),
             limits: self.shared.budget.limits(),
             // A task ends at the limit; its parent session asks instead.
-            prompt_on_limit: self.shared.setup.prompt_on_limit && !self.shared.budget.is_child(),
+            prompt_on_limit: self.shared.prompt_on_limit && !self.shared.budget.is_child(),
             signer: self.shared.key.as_deref(),
             last_seal: self.shared.last_seal(),
             model_context: self.model_context.as_ref(),

@@ -82,9 +82,6 @@ pub enum StoreError {
     /// The engine was built without what sessions need to run.
     #[error("session {0} cannot be continued here: this engine runs no sessions")]
     NotRunHere(SessionId),
-    /// The project of the session cannot be used, or its settings are invalid.
-    #[error("session {0} cannot run: {1}")]
-    Setup(SessionId, String),
     /// The sandbox of the session cannot be opened.
     #[error("{1}")]
     Sandbox(SessionId, SandboxError),

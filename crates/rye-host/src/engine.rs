@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use lillux::durable;
 use lillux::process::Supervisor;
+use rye_engine::Engine;
 use rye_engine::compaction::Settings;
 use rye_engine::guides::Guides;
 use rye_engine::protocol::{ActionId, Archive, Gate};
-use rye_engine::store::StoreError;
-use rye_engine::tool::VAULT;
-use rye_engine::{Builder, Engine};
+use rye_engine::store::{SessionStore, StoreError};
+use rye_engine::tool::{LOGIN, VAULT};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -21,7 +21,6 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::failure_from::UNWRITABLE_STATE;
 use crate::guides::base_prompt;
-use crate::project_setups::ProjectSetups;
 use crate::replay::{self, CurrentSetup, ReplayOutcome};
 use crate::sandbox::{
     ConfinementPolicy, SandboxOptions, Tier, default_kind, load_sandbox_policy, strongest_tier,
@@ -29,8 +28,8 @@ use crate::sandbox::{
 };
 use crate::settings;
 use crate::{
-    Catalogue, CheckSpec, FileGuides, HostError, MetaTools, SandboxKind, SqliteStore,
-    builder_without_store, load_checks, load_compaction, meta_tools, store,
+    Catalogue, CheckSpec, FileGuides, HostError, MetaTools, SandboxKind, ServiceLogins,
+    SqliteStore, builder_with_store, load_checks, load_compaction, load_oauth, meta_tools, store,
 };
 
 /// How long to wait for the store to close. Takes a moment unless the disk hangs.
@@ -55,9 +54,6 @@ pub struct EngineOptions {
     pub model: Option<String>,
     /// Additional directories with skills.
     pub skills: Vec<PathBuf>,
-    /// Whether the engine also runs sessions of other projects, each with the configuration of its
-    /// own project and in the sandbox that it was created with.
-    pub all_projects: bool,
 }
 
 /// Runs `work` on an engine and shuts the engine down afterwards.
@@ -96,17 +92,9 @@ pub(crate) fn run_engine<T>(
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let closing = store.close_handle();
+    let store: Arc<dyn SessionStore> = Arc::new(store);
     let outcome = runtime.block_on(async {
-        let setups = options.all_projects.then(|| {
-            let own = context.settings.project().to_owned();
-            ProjectSetups::new(own, options.clone(), Arc::clone(&supervisor))
-        });
-        let mut builder = project_builder(context, options, supervisor)?.store(store);
-        if let Some(setups) = setups {
-            builder = builder.setups(Arc::new(setups));
-        }
-        let engine = builder.build();
-        let engine = engine.map_err(HostError::from)?;
+        let engine = build_engine(store, context, options, supervisor)?;
         let outcome = work(&engine).await;
         let closed = engine.shutdown().await;
         write_metrics(&engine)?;
@@ -121,13 +109,13 @@ pub(crate) fn run_engine<T>(
     outcome
 }
 
-/// A builder with everything but the store, for the sessions of a project. Must be called within a
-/// runtime.
-pub(crate) fn project_builder(
+/// Builds an engine from the configuration. Must be called within a runtime.
+pub(crate) fn build_engine(
+    store: Arc<dyn SessionStore>,
     context: &Context,
     options: EngineOptions,
     supervisor: Arc<Supervisor>,
-) -> Result<Builder, Failure> {
+) -> Result<Engine, Failure> {
     let project = context.settings.project().to_owned();
     let workspace = options.workspace.clone();
     let workspace = workspace.unwrap_or_else(|| project.clone());
@@ -163,7 +151,7 @@ pub(crate) fn project_builder(
         vault: context.vault(),
         sandbox: SandboxOptions {
             kind,
-            resume_in: options.sandbox.filter(|_| !options.all_projects),
+            resume_in: options.sandbox,
             workspace: options.workspace,
             project,
             review,
@@ -179,7 +167,7 @@ pub(crate) fn project_builder(
     if let Some(model) = options.model {
         models = models.default_model(model);
     }
-    let builder = builder_without_store(&host_options, models, Arc::clone(&supervisor))?;
+    let builder = builder_with_store(store, &host_options, models, Arc::clone(&supervisor))?;
     let mut builder = builder.runs_sessions(options.runs_sessions);
     if options.runs_sessions {
         let bridge = bridge(context, supervisor)?;
@@ -189,6 +177,7 @@ pub(crate) fn project_builder(
             .policy(bridge.policy)
             .prompt_on_limit(bridge.prompt_on_limit);
         builder = builder
+            .logins(service_logins(context)?)
             .compaction(compaction(context)?)
             .call_limits(call_limits()?);
         let guides = file_guides(context, &workspace, options.skills)?;
@@ -204,7 +193,7 @@ pub(crate) fn project_builder(
             .sign_with(key)
             .require_signed_decisions(move |name| trusted.user_key(name));
     }
-    Ok(builder)
+    Ok(builder.build().map_err(HostError::from)?)
 }
 
 /// The current tools, guides, settings and models, for a replay. Must be called within a runtime.

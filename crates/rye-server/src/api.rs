@@ -7,7 +7,6 @@ mod files;
 mod gates;
 mod items;
 mod operations;
-mod place;
 mod prompts;
 mod replay;
 mod schedules;

@@ -5,7 +5,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rye_automation::AutomationError;
 use rye_engine::store::StoreError;
-use rye_engine::{DecideError, InvalidSession, WithdrawError};
+use rye_engine::{DecideError, WithdrawError};
 use rye_host::{Failure, FailureKind};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -139,7 +139,6 @@ impl From<StoreError> for Problem {
             StoreError::SingleCall(_) | StoreError::Task(_) | StoreError::Terminated(_) => {
                 new(StatusCode::CONFLICT, "takes_no_prompts")
             }
-            StoreError::Setup(..) => new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_project"),
             StoreError::Sandbox(..) => {
                 new(StatusCode::SERVICE_UNAVAILABLE, "sandbox").hint("rye sandbox check")
             }
@@ -157,18 +156,23 @@ impl From<StoreError> for Problem {
     }
 }
 
-impl From<InvalidSession> for Problem {
-    fn from(error: InvalidSession) -> Self {
-        let (code, hint) = match &error {
-            InvalidSession::Model(_) => ("unknown_model", Some("rye models list")),
-            InvalidSession::Tool { .. } => ("unknown_tool", None),
-            InvalidSession::Compaction(_) => ("invalid_compaction", None),
-            _ => ("invalid_project", None),
-        };
-        let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, error.to_string());
-        match hint {
-            Some(hint) => problem.hint(hint),
-            None => problem,
+impl From<AutomationError> for Problem {
+    fn from(error: AutomationError) -> Self {
+        let detail = error.to_string();
+        let invalid = |code| Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail.clone());
+        match error {
+            AutomationError::Store(error) => error.into(),
+            AutomationError::InvalidCron { .. } | AutomationError::NeverDue(_) => {
+                invalid("invalid_cron")
+            }
+            AutomationError::UnknownTimeZone(_) => invalid("unknown_time_zone"),
+            AutomationError::Busy { .. } => {
+                Self::new(StatusCode::CONFLICT, "conflict", detail).retry_after(1)
+            }
+            AutomationError::Secret(_) | AutomationError::HttpClient(_) => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "secret", detail)
+            }
+            _ => invalid("invalid_definition"),
         }
     }
 }

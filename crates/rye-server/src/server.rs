@@ -53,9 +53,7 @@ pub struct Options {
     pub origins: Vec<String>,
     /// Maximum size of a request body, in bytes.
     pub max_body: usize,
-    /// Directories in which sessions may have their project, in addition to the server's own.
-    pub projects: Vec<PathBuf>,
-    /// Where the tools of new sessions run by default.
+    /// Where the tools of sessions run.
     pub sandbox: Option<SandboxKind>,
     /// The default model.
     pub model: Option<String>,
@@ -147,7 +145,6 @@ pub fn run(
         runs_sessions: true,
         sandbox: options.sandbox,
         model: options.model.clone(),
-        all_projects: true,
         ..EngineOptions::default()
     };
     let tokens = tokens(context)?;

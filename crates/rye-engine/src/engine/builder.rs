@@ -23,7 +23,6 @@ use crate::policy::Policy;
 use crate::review::ReviewTool;
 use crate::runner::ToolRegistry;
 use crate::sandbox::{Sandbox, SandboxProvider, Sandboxes};
-use crate::setup::{Setup, Setups};
 use crate::store::SessionStore;
 use crate::tool::Tool;
 use lillux::redact::Redactor;
@@ -66,7 +65,6 @@ pub struct Builder {
     policy: Policy,
     calls: CallLimits,
     is_passive: bool,
-    setups: Option<Arc<dyn Setups>>,
 }
 
 impl Builder {
@@ -236,17 +234,11 @@ impl Builder {
         self
     }
 
-    /// Chooses another setup for the sessions of other projects.
-    #[must_use]
-    pub fn setups(mut self, setups: Arc<dyn Setups>) -> Self {
-        self.setups = Some(setups);
-        self
-    }
-
-    /// Builds only what the sessions of a project run with, for [`Setups`]: models, tools,
-    /// sandboxes, policy, guides and settings. Other parts have no effect.
-    pub fn setup(self) -> Result<Setup, BuildError> {
+    /// Builds the engine. Must be called within a Tokio runtime.
+    pub fn build(self) -> Result<Engine, BuildError> {
+        let store = self.store.ok_or(BuildError::Missing("store"))?;
         let models = self.models.ok_or(BuildError::Missing("model"))?;
+        let metrics = Arc::<Metrics>::default();
         let sandboxes = self.sandboxes.ok_or(BuildError::Missing("sandbox"))?;
         let mut tools = ToolRegistry::default();
         for tool in self.tools {
@@ -256,35 +248,25 @@ impl Builder {
         tools.add(review).map_err(BuildError::Tool)?;
         let mut compaction = self.compaction;
         compaction.protected_tools.extend(tools.protected());
-        Ok(Setup {
-            models,
-            tools: Arc::new(tools),
-            sandboxes,
-            policy: self.policy,
-            redactor: self.redactor,
-            calls: self.calls,
-            compaction: Arc::new(compaction),
-            guides: self.guides,
-            prompt_on_limit: self.prompt_on_limit,
-            system: self.system,
-        })
-    }
-
-    /// Builds the engine. Must be called within a Tokio runtime.
-    pub fn build(mut self) -> Result<Engine, BuildError> {
-        let store = self.store.take().ok_or(BuildError::Missing("store"))?;
-        let clock = self.clock.take();
         let inner = Arc::new(Inner {
             store,
-            blobs: self.blobs.take(),
-            setups: self.setups.take(),
-            sandboxes: Sandboxes::default(),
-            metrics: Arc::<Metrics>::default(),
-            clock: clock.unwrap_or_else(|| Arc::<SystemClock>::default()),
-            credentials: Credentials::new(self.credentials.take(), self.refresher.take()),
+            blobs: self.blobs,
+            models,
+            sandboxes: Sandboxes::new(sandboxes),
+            metrics,
+            clock: self.clock.unwrap_or_else(|| Arc::<SystemClock>::default()),
+            tools: Arc::new(tools),
+            credentials: Credentials::new(self.credentials, self.refresher, self.logins),
+            redactor: self.redactor,
+            prompt_on_limit: self.prompt_on_limit,
+            policy: self.policy,
+            calls: self.calls,
             collect_window: self.collect_window.unwrap_or(DEFAULT_COLLECT_WINDOW),
-            key: self.key.take(),
-            decision_keys: self.decision_keys.take(),
+            compaction: Arc::new(compaction),
+            guides: self.guides,
+            system: self.system,
+            key: self.key,
+            decision_keys: self.decision_keys,
             open: Mutex::new(HashMap::new()),
             events_tx: crate::bus::feed_channel(),
             open_locks: Mutex::default(),
@@ -293,7 +275,6 @@ impl Builder {
             watchers: Watchers::default(),
             shut_down: CancellationToken::new(),
             children: Arc::default(),
-            setup: Arc::new(self.setup()?),
         });
         tokio::spawn(process_posts(
             Arc::downgrade(&inner),

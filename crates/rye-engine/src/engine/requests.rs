@@ -12,7 +12,6 @@ use super::prompt::{is_turn_end, stored_answer};
 use super::session::DEFAULT;
 use super::{Answer, Engine, Inner, NewSession, Prompt, Session, ThreadView, check_same};
 use crate::machine::stored_status;
-use crate::sandbox::SandboxSpec;
 use crate::store::{
     Claim, CommandKind, Holder, InboxMessage, SessionCommand, SessionSnapshot, StoreError,
 };
@@ -341,10 +340,9 @@ impl Inner {
         let Some(record) = self.store.snapshot(id).await? else {
             return self.store.release(&lease).await;
         };
+        let opened = self.sandbox_of_claimed(&lease, &record.session).await?;
         let data = record.session.clone();
-        let spec = SandboxSpec::default();
-        let parts = self.parts_of_claimed(&lease, &data, &spec).await?;
-        let session = Session::new(self, lease, data, parts, None);
+        let session = Session::new(self, lease, data, opened.sandbox, None);
         session.suspend();
         let applied = async {
             session.restore(record).await?;

@@ -12,7 +12,6 @@ use rye_protocol::{
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::lifecycle::SessionParts;
 use super::{Budget, Inner, ParentBudget, Prompt, Shared, ThreadChange, ThreadView};
 use crate::audit;
 use crate::bus::{Bus, Notice, Subscription};
@@ -68,10 +67,10 @@ impl Session {
         inner: &Arc<Inner>,
         lease: Lease,
         data: SessionData,
-        parts: SessionParts,
+        sandbox: Arc<dyn Sandbox>,
         parent: Option<ParentBudget>,
     ) -> Result<Self, StoreError> {
-        let session = Self::new(inner, lease, data.clone(), parts, parent);
+        let session = Self::new(inner, lease, data.clone(), sandbox, parent);
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Arc::new(data)));
         let shared = &session.inner.shared;
@@ -146,33 +145,31 @@ impl Session {
         inner: &Arc<Inner>,
         lease: Lease,
         data: SessionData,
-        parts: SessionParts,
+        sandbox: Arc<dyn Sandbox>,
         parent: Option<ParentBudget>,
     ) -> Self {
-        let SessionParts {
-            setup,
-            compaction,
-            opened,
-        } = parts;
-        let sandbox = opened.sandbox;
-        let tools = setup.tools(&data.settings).for_sandbox(&*sandbox);
         let model = data.model.clone();
         let shared = Shared {
             store: Arc::clone(&inner.store),
             lease,
-            tools: Arc::new(tools),
+            models: Arc::clone(&inner.models),
+            tools: Arc::new(inner.tools.for_sandbox(&*sandbox)),
             sandbox,
             clock: Arc::clone(&inner.clock),
+            calls: inner.calls,
             collect_window: inner.collect_window,
-            compaction,
+            compaction: Arc::clone(&inner.compaction),
+            guides: inner.guides.clone(),
+            system: inner.system.clone(),
             role: data.role.clone(),
-            model: model.unwrap_or_else(|| setup.models.default_name()),
-            setup,
+            model: model.unwrap_or_else(|| inner.models.default_name()),
             bus: Bus::new(inner.events_tx.clone(), data.user_id.as_deref()),
             closed: CancellationToken::new(),
             failure: Mutex::new(None),
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
             budget: Arc::new(Budget::new(data.limits, data.usage, parent)),
+            redactor: inner.redactor.clone(),
+            prompt_on_limit: inner.prompt_on_limit,
             data: Mutex::new(Arc::new(data)),
             writing: tokio::sync::Mutex::default(),
             engine: Arc::downgrade(inner),

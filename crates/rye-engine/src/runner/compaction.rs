@@ -113,7 +113,7 @@ impl Runner {
                     before,
                     settings: Arc::clone(settings),
                 };
-                let redactor = self.shared.setup.redactor.clone();
+                let redactor = self.shared.redactor.clone();
                 let work = async move {
                     let outcome = match catch_panic(summariser.summarise(&*model)).await {
                         Ok(outcome) => outcome,
@@ -132,7 +132,7 @@ impl Runner {
 
     /// The model that writes the summary, if the budget admits the call.
     fn admit_summary_model(&self, name: &str, path: &[Entry]) -> Result<Arc<dyn Model>, ErrorInfo> {
-        let model = self.shared.setup.models.get(name);
+        let model = self.shared.models.get(name);
         let model = model.map_err(|reason| ErrorInfo::new(ErrorCode::UnknownModel, reason))?;
         let reserve = Usage {
             turns: 1,
@@ -241,7 +241,7 @@ impl ContextWindows for Runner {
         if let Some(usable) = known.get(name) {
             return Some(*usable);
         }
-        let info = self.shared.setup.models.get(name).ok()?.info();
+        let info = self.shared.models.get(name).ok()?.info();
         let settings = &self.shared.compaction;
         let usable = settings.usable_tokens(info.context_window, info.max_output);
         known.insert(name.to_owned(), usable);

@@ -69,7 +69,7 @@ impl Runner {
             let _ = command_tx.send(ThreadCommand::SwitchModel(generation, role_model.clone()));
             return Ok(());
         }
-        let model = match self.shared.setup.models.get(name) {
+        let model = match self.shared.models.get(name) {
             Ok(model) => model,
             Err(message) => {
                 let error = ErrorInfo::new(ErrorCode::UnknownModel, message);
@@ -87,10 +87,7 @@ impl Runner {
         let request = ModelRequest {
             system: prompt.text(),
             messages,
-            tools: self
-                .shared
-                .tools
-                .specs(self.shared.setup.models.family(name)),
+            tools: self.shared.tools.specs(self.shared.models.family(name)),
             // The answer may use what is left of the limits.
             max_output: self.remaining_limits().tokens.map(|tokens| tokens.max(1)),
             for_summary: false,
@@ -102,7 +99,7 @@ impl Runner {
             let _ = delta_tx.send(ThreadCommand::Delta(generation, delta));
         });
         let wait = self.failover.wait();
-        let redactor = self.shared.setup.redactor.clone();
+        let redactor = self.shared.redactor.clone();
         let work = async move {
             // Even a zero-length sleep yields to the timer.
             if !wait.is_zero() {
@@ -181,8 +178,7 @@ impl Runner {
             sandbox: Arc::clone(&self.shared.sandbox),
             remaining: self.remaining_limits(),
             engine: self.shared.engine.clone(),
-            setup: Arc::clone(&self.shared.setup),
-            redactor: self.shared.setup.redactor.clone(),
+            redactor: self.shared.redactor.clone(),
             live_output: Arc::default(),
             commands: self.command_tx.clone(),
         };

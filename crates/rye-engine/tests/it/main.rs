@@ -12,7 +12,6 @@ mod queue;
 mod receipts;
 mod requests;
 mod sandboxes;
-mod settings;
 mod shutdown;
 mod soak;
 mod threads;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::sessions::check_model_of;
+use super::sessions::check_model;
 use crate::access::Sessions;
 use crate::auth::Principal;
 use crate::extract::{Body, Params, Segments};
@@ -128,8 +128,8 @@ pub(super) async fn submit(
             "a thread key must not be empty",
         ));
     }
-    if let Some(model) = &new.model {
-        check_model_of(app, &session, model).await?;
+    if new.model.is_some() {
+        check_model(app, new.model.as_deref())?;
     }
     if let Some(why) = new.schema.as_ref().and_then(schema_error) {
         return Err(unprocessable(

@@ -85,7 +85,7 @@ pub(super) async fn create(
             role: target.role.clone(),
             system: instructions.clone(),
             metadata: request.metadata.clone().unwrap_or_default(),
-            ..new_session(&app, &who, None, None)?
+            ..new_session(&app, &who)?
         };
         create_session(&app, new).await?
     };

@@ -1,7 +1,6 @@
 //! Arguments of `rye serve` and `rye token`.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -40,11 +39,7 @@ pub(crate) struct ServeHttpArgs {
     /// Maximum size of a request, in MiB
     #[arg(long, value_name = "MIB", default_value = "16")]
     pub(crate) max_body: u16,
-    /// Directory that sessions may have as their project, with the directories below it; repeatable
-    /// [default: only the current project]
-    #[arg(long, value_name = "DIR", value_parser = directory)]
-    pub(crate) allow_project: Vec<PathBuf>,
-    /// Where the tools of new sessions run [default: confined in a project, virtual elsewhere]
+    /// Where the tools of sessions run [default: confined in a project, virtual elsewhere]
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
     /// Default model of sessions
@@ -88,17 +83,6 @@ pub(crate) struct ServeHttpArgs {
         requires = "oidc_issuer"
     )]
     pub(crate) oidc_scopes: Vec<ScopeChoice>,
-}
-
-/// Parses the path of a directory that exists.
-fn directory(text: &str) -> Result<PathBuf, String> {
-    let path = Path::new(text).canonicalize();
-    let path = path.map_err(|error| error.to_string())?;
-    if path.is_dir() {
-        Ok(path)
-    } else {
-        Err("not a directory".to_owned())
-    }
 }
 
 /// Parses the URL of a server.

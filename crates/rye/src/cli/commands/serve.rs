@@ -19,7 +19,6 @@ pub(crate) fn run(
         hosts: args.allow_host.clone(),
         origins: args.allow_origin.clone(),
         max_body: usize::from(args.max_body) * 1024 * 1024,
-        projects: args.allow_project.clone(),
         sandbox: args.sandbox.map(Into::into),
         model: args.model.clone(),
         oidc: oidc(args),
