@@ -194,6 +194,10 @@ impl Engine {
     ) -> Result<Answer, StoreError> {
         let last = self.last_event(session).await?;
         let mut events = self.follow(session, last).await?;
+        if self.inner.runs_sessions {
+            // The process that holds the session may die.
+            events = events.keep_running();
+        }
         loop {
             if let Some(answer) = self.answer_if_ended(session, prompt).await? {
                 return Ok(answer);

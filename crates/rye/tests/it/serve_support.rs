@@ -125,7 +125,7 @@ impl Drop for Server {
 /// An HTTP client that follows no redirects.
 pub(crate) fn client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = reqwest::Client::builder().no_proxy().timeout(TIMEOUT);
+    let builder = reqwest::Client::builder().no_proxy().timeout(2 * TIMEOUT);
     let builder = builder.redirect(reqwest::redirect::Policy::none());
     builder.build().unwrap()
 }
