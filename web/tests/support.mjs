@@ -61,9 +61,22 @@ export class Home {
     return spawnSync(RYE, args, { ...this.options, stdio: ['ignore', 'pipe', 'pipe'] });
   }
 
+  /** Ends the background runs, which outlive their server, and removes the directories. */
   remove() {
-    // A background run may be writing its last record.
-    fs.rmSync(this.root, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+    const environment = `HOME=${path.join(this.root, 'user')}\0`;
+    const running = () => fs.readdirSync('/proc').filter((name) => {
+      try {
+        return /^\d+$/.test(name) && fs.readFileSync(`/proc/${name}/environ`, 'utf8').includes(environment);
+      } catch {
+        return false; // It has ended.
+      }
+    });
+    const deadline = Date.now() + TIMEOUT;
+    for (let found = running(); found.length; found = running()) {
+      if (Date.now() > deadline) throw new Error(`processes ${found} do not end`);
+      for (const id of found) try { process.kill(Number(id), 'SIGKILL'); } catch { /* It has ended. */ }
+    }
+    fs.rmSync(this.root, { recursive: true, force: true });
   }
 }
 

@@ -25,8 +25,9 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
         [] => check(),
         ["--vendor"] => bundle(&paths::workspace().join(VENDORED)),
         ["--types"] => generate_types(&paths::workspace().join(TYPES)),
+        ["--only", filter] => tests(filter, &[]),
         ["--screenshots"] => tests("pages", &[("RYE_SCREENSHOTS", "docs/console")]),
-        _ => bail!("usage: cargo xtask console [--vendor | --types | --screenshots]"),
+        _ => bail!("usage: cargo xtask console [--vendor | --types | --only FILE | --screenshots]"),
     }
 }
 
