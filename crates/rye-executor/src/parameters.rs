@@ -1,6 +1,6 @@
 //! Validation of parameters against the tool's JSON Schema.
 
-use rye_protocol::{Schema, join_violations};
+use rye_protocol::{Schema, join_violations, json};
 use serde_json::{Map, Value};
 
 pub use rye_protocol::Violation;
@@ -51,6 +51,26 @@ pub(crate) fn validate(
             .unwrap_or_default())
     } else {
         Err(ParameterError::Violations(violations))
+    }
+}
+
+/// Parameters as JSON. Integers of more than 64 bits, which are strings, become numbers where the
+/// schema expects them.
+pub(crate) fn to_json(schema: Option<&Value>, parameters: &Value) -> String {
+    if has_large_integer(parameters)
+        && let Some(Ok(schema)) = schema.map(Schema::new)
+    {
+        return json::write_with_integers(parameters, &schema.large_integers(parameters));
+    }
+    parameters.to_string()
+}
+
+fn has_large_integer(value: &Value) -> bool {
+    match value {
+        Value::String(text) => json::is_large_integer(text),
+        Value::Array(items) => items.iter().any(has_large_integer),
+        Value::Object(fields) => fields.values().any(has_large_integer),
+        _ => false,
     }
 }
 

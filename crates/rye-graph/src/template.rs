@@ -7,7 +7,7 @@
 use lillux::template::{EXPRESSION, Segment};
 use lillux::{quote_block, sanitize_line};
 use rye_items::metadata::{Data, Node};
-use rye_protocol::json::{self, JsonError};
+use rye_protocol::json;
 use serde_json::{Map, Value};
 
 use crate::path::{Path, Scope};
@@ -241,11 +241,7 @@ fn operand(text: &str, variable: Option<&str>) -> Result<Operand, (String, Optio
     // JSON literals.
     match json::parse(text) {
         Ok(value) => Ok(Operand::Literal(value)),
-        Err(JsonError::LargeInteger(number)) => Err((
-            format!("the number `{number}` does not fit into 64 bits"),
-            Some(format!("'{number}'")),
-        )),
-        Err(JsonError::Syntax(_)) => Path::parse(text, variable).map(Operand::Path),
+        Err(_) => Path::parse(text, variable).map(Operand::Path),
     }
 }
 

@@ -311,8 +311,8 @@ fn whole(text: String) -> String {
     }
 }
 
-/// Parses arguments. Text that is not JSON, or has integers of more than 64 bits, is kept as a
-/// string, which the engine reports to the model.
+/// Parses arguments. Text that is not JSON is kept as a string, which the engine reports to the
+/// model.
 fn arguments(text: String) -> Value {
     if text.trim().is_empty() {
         return Value::Object(Map::new());

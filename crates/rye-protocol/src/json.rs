@@ -1,34 +1,84 @@
-//! JSON without silent changes: `serde_json` parses an integer of more than 64 bits as a float, with
-//! other digits. Its feature `arbitrary_precision` would keep them, but then no number inside an
+//! JSON that keeps integers of more than 64 bits: `serde_json` parses them as floats, with other
+//! digits. Its feature `arbitrary_precision` would keep them, but then no number inside an
 //! internally tagged or flattened type can be deserialized from text.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::ops::Range;
 
+use serde::de::IgnoredAny;
 use serde_json::{Number, Value};
 
-/// Why a JSON text cannot be parsed exactly.
-#[derive(Debug, thiserror::Error)]
-pub enum JsonError {
-    /// The text is not JSON.
-    #[error(transparent)]
-    Syntax(#[from] serde_json::Error),
-    /// An integer has more than 64 bits.
-    #[error("the integer {0} has more than 64 bits; pass it as a string")]
-    LargeInteger(String),
+/// Digits of the smallest integer that may have more than 64 bits.
+const MIN_DIGITS: usize = 19;
+
+/// Parses a JSON text. An integer of more than 64 bits becomes a string with the same digits.
+///
+/// ```
+/// let value = rye_protocol::json::parse("[1, 1234567890123456789012]")?;
+/// assert_eq!(value, serde_json::json!([1, "1234567890123456789012"]));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str(&quote_large_integers(text))
 }
 
-/// Parses a JSON text. Fails if an integer has more than 64 bits.
-pub fn parse(text: &str) -> Result<Value, JsonError> {
-    let value = serde_json::from_str(text)?;
-    match large_integers(text).next() {
-        None => Ok(value),
-        Some(range) => Err(JsonError::LargeInteger(text[range].to_owned())),
+/// Whether a text is an integer of more than 64 bits as JSON writes it.
+pub fn is_large_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    digits.len() >= MIN_DIGITS
+        && !digits.starts_with('0')
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && text.parse::<u64>().is_err()
+        && text.parse::<i64>().is_err()
+}
+
+/// Writes a value as JSON. Strings at these JSON pointers that are integers of more than 64 bits
+/// become numbers.
+pub fn write_with_integers(value: &Value, pointers: &BTreeSet<String>) -> String {
+    let mut text = String::new();
+    write(value, &mut String::new(), pointers, &mut text);
+    text
+}
+
+fn write(value: &Value, pointer: &mut String, integers: &BTreeSet<String>, text: &mut String) {
+    let length = pointer.len();
+    match value {
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                text.push_str(if index == 0 { "" } else { "," });
+                let _ = write!(pointer, "/{index}");
+                write(item, pointer, integers, text);
+                pointer.truncate(length);
+            }
+            text.push(']');
+        }
+        Value::Object(fields) => {
+            text.push('{');
+            for (index, (name, field)) in fields.iter().enumerate() {
+                let separator = if index == 0 { "" } else { "," };
+                let _ = write!(text, "{separator}{}:", Value::from(name.as_str()));
+                let _ = write!(pointer, "/{}", name.replace('~', "~0").replace('/', "~1"));
+                write(field, pointer, integers, text);
+                pointer.truncate(length);
+            }
+            text.push('}');
+        }
+        Value::String(digits)
+            if integers.contains(pointer.as_str()) && is_large_integer(digits) =>
+        {
+            text.push_str(digits);
+        }
+        _ => {
+            let _ = write!(text, "{value}");
+        }
     }
 }
 
-/// Puts integers of more than 64 bits in quotes, so that their digits survive parsing. The text
-/// must be JSON.
+/// Puts integers of more than 64 bits in quotes, so that their digits survive parsing. Does not
+/// change a text that is not JSON.
 pub fn quote_large_integers(text: &str) -> Cow<'_, str> {
     let mut quoted = String::new();
     let mut end = 0;
@@ -37,7 +87,8 @@ pub fn quote_large_integers(text: &str) -> Cow<'_, str> {
         quoted.extend(["\"", &text[range.clone()], "\""]);
         end = range.end;
     }
-    if end == 0 {
+    // In quotes, an integer could be a key.
+    if end == 0 || serde_json::from_str::<IgnoredAny>(text).is_err() {
         return Cow::Borrowed(text);
     }
     quoted.push_str(&text[end..]);
@@ -61,8 +112,6 @@ pub fn find_large_number(value: &Value) -> Option<&Number> {
 
 /// The integers of more than 64 bits in a JSON text.
 fn large_integers(text: &str) -> impl Iterator<Item = Range<usize>> {
-    /// Digits of the smallest number that may not fit.
-    const MIN_DIGITS: usize = 19;
     let bytes = text.as_bytes();
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -75,9 +124,7 @@ fn large_integers(text: &str) -> impl Iterator<Item = Range<usize>> {
                     let is_number =
                         |byte: &&u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
                     at += bytes[at..].iter().take_while(is_number).count();
-                    let number = &text[start..at];
-                    let is_integer = !number.contains(['.', 'e', 'E']);
-                    if at - start >= MIN_DIGITS && is_integer && !fits(number) {
+                    if is_large_integer(&text[start..at]) {
                         return Some(start..at);
                     }
                 }
@@ -100,10 +147,6 @@ fn string_end(bytes: &[u8], mut at: usize) -> usize {
     bytes.len()
 }
 
-fn fits(number: &str) -> bool {
-    number.parse::<u64>().is_ok() || number.parse::<i64>().is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -111,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_beyond_64_bits_are_rejected_and_other_numbers_are_not() {
+    fn integers_beyond_64_bits_keep_their_digits_and_other_numbers_do_not_change() {
         for (text, value) in [
             ("18446744073709551615", json!(u64::MAX)),
             ("[-9223372036854775808]", json!([i64::MIN])),
@@ -128,17 +171,50 @@ mod tests {
             assert_eq!(parse(text).unwrap(), value, "{text}");
             assert_eq!(quote_large_integers(text), text);
         }
-        for (text, large) in [
-            ("18446744073709551616", "18446744073709551616"),
-            ("{\"a\":-9223372036854775809}", "-9223372036854775809"),
+        for (text, value) in [
+            ("18446744073709551616", json!("18446744073709551616")),
+            (
+                r#"{"a":-9223372036854775809}"#,
+                json!({"a": "-9223372036854775809"}),
+            ),
+            (
+                r#"[123456789012345678901234567890, 1]"#,
+                json!(["123456789012345678901234567890", 1]),
+            ),
         ] {
-            let error = parse(text).unwrap_err();
-            assert!(
-                matches!(&error, JsonError::LargeInteger(it) if it == large),
-                "{error}"
-            );
+            assert_eq!(parse(text).unwrap(), value, "{text}");
         }
-        assert!(matches!(parse("{"), Err(JsonError::Syntax(_))));
+        assert_eq!(parse(&"9".repeat(400)).unwrap(), json!("9".repeat(400)));
+    }
+
+    #[test]
+    fn what_is_not_json_does_not_become_json() {
+        for text in [
+            "{",
+            "{123456789012345678901: 1}",
+            "--123456789012345678901",
+            "00123456789012345678901",
+            "1-23456789012345678901",
+            "[123456789012345678901",
+            "123456789012345678901x",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn integers_are_written_at_their_pointers_only() {
+        let large = "123456789012345678901";
+        let value = json!({"a/b": [large, large, 1], "c": large, "d": {"~\"": large}, "e": null});
+        let pointers = ["/a~1b/1", "/d/~0\"", "/e", "/x"].map(str::to_owned).into();
+        let text = write_with_integers(&value, &pointers);
+        let expected = r#"{"a/b":["123456789012345678901",123456789012345678901,1],"c":"123456789012345678901","d":{"~\"":123456789012345678901},"e":null}"#;
+        assert_eq!(text, expected);
+        assert_eq!(parse(&text).unwrap(), value);
+        assert_eq!(
+            write_with_integers(&value, &BTreeSet::new()),
+            value.to_string()
+        );
     }
 
     #[test]
@@ -147,16 +223,5 @@ mod tests {
         assert!(found(&json!({ "a": [1, 1.234e29] })));
         assert!(found(&json!(-1e19)));
         assert!(!found(&json!([u64::MAX, i64::MIN, 1.5, "1e30", null])));
-    }
-
-    #[test]
-    fn quoted_integers_keep_their_digits() {
-        let text = r#"{"a": [123456789012345678901234567890, 1], "b": -123456789012345678901}"#;
-        let value: Value = serde_json::from_str(&quote_large_integers(text)).unwrap();
-        let expected = json!({
-            "a": ["123456789012345678901234567890", 1],
-            "b": "-123456789012345678901",
-        });
-        assert_eq!(value, expected);
     }
 }

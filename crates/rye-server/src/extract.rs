@@ -70,7 +70,7 @@ pub(crate) async fn body_bytes(request: Request) -> Result<Bytes, Problem> {
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let invalid = |why: String| Problem::invalid("invalid_body", why);
     let text = std::str::from_utf8(bytes).map_err(|_| invalid("the body is not UTF-8".into()))?;
-    // Refuses integers that would change their digits.
+    // Keeps the digits of large integers.
     let value = json::parse(text).map_err(|error| invalid(format!("invalid JSON: {error}")))?;
     T::deserialize(value).map_err(|error| invalid(format!("invalid body: {error}")))
 }

@@ -14,6 +14,7 @@ use crate::anchor::{Anchor, AnchorLocation};
 use crate::chain::{Chain, Link};
 use crate::environment;
 use crate::error::ExecuteError;
+use crate::parameters;
 use crate::template::{self, Origin, Placeholders};
 
 /// The resolved anchor of a call.
@@ -124,7 +125,8 @@ impl Executor {
             let path = self.item_path(&link.item)?;
             names.set(format!("{key}_config_path"), text(&path)?, Origin::Fact);
         }
-        names.set("params_json", parameters.to_string(), Origin::Parameter);
+        let json = parameters::to_json(tool.metadata.config_schema(), parameters);
+        names.set("params_json", json, Origin::Parameter);
         if names.get("tool_name").is_none() {
             names.set("tool_name", tool.id().name(), Origin::Fact);
         }

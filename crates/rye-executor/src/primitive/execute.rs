@@ -278,9 +278,8 @@ fn start_failure(error: &ExecError) -> CallFailure {
 /// Parses a JSON result. Integers of more than 64 bits become strings, and a warning in the
 /// metadata says so.
 pub(crate) fn parse_json(text: &str, metadata: &mut Map<String, Value>) -> Option<Value> {
-    let exact = json::quote_large_integers(text);
-    let value = serde_json::from_str(&exact).ok()?;
-    if matches!(exact, Cow::Owned(_)) {
+    let value = json::parse(text).ok()?;
+    if matches!(json::quote_large_integers(text), Cow::Owned(_)) {
         let warning = "integers of more than 64 bits in the result became strings";
         metadata.insert("warnings".into(), json!([warning]));
     }

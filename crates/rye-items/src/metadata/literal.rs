@@ -52,8 +52,8 @@ impl Literal<'_> {
             "none" | "null" => Data::Null,
             "true" => Data::Bool(true),
             "false" => Data::Bool(false),
-            "integer" | "float" | "number" => Data::Number(self.number(node, false)?),
-            "unary_operator" | "unary_expression" => Data::Number(self.signed(node)?),
+            "integer" | "float" | "number" => self.number(node, false)?,
+            "unary_operator" | "unary_expression" => self.signed(node)?,
             "string" | "concatenated_string" | "template_string" => Data::Text(self.string(node)?),
             "list" | "tuple" | "expression_list" | "array" => Data::List(self.items(node, depth)?),
             "dictionary" | "object" => Data::Map(self.entries(node, depth)?),
@@ -202,7 +202,7 @@ impl Literal<'_> {
         decoded.map_err(|problem| problem.shifted(node.start_byte()))
     }
 
-    fn signed(&self, node: Syntax<'_>) -> Result<Number, Problem> {
+    fn signed(&self, node: Syntax<'_>) -> Result<Data, Problem> {
         let operator = node.child_by_field_name("operator");
         let negative = match operator.map(|operator| operator.kind()) {
             Some("-") => true,
@@ -226,7 +226,8 @@ impl Literal<'_> {
         }
     }
 
-    fn number(&self, node: Syntax<'_>, negative: bool) -> Result<Number, Problem> {
+    /// The number in a node. A decimal integer that does not fit into 64 bits becomes a string.
+    fn number(&self, node: Syntax<'_>, negative: bool) -> Result<Data, Problem> {
         let source = source(self.text, node);
         let wrong = |reason: &str| {
             let message = format!("the number `{}` {reason}", truncate(source));
@@ -252,14 +253,22 @@ impl Literal<'_> {
                     let message = format!("not valid Python: `{source}` is not a number");
                     return Err(Problem::new(node.start_byte(), message));
                 }
-                let too_large = || wrong("does not fit into 64 bits");
-                let size = i128::from_str_radix(digits, radix).map_err(|_| too_large())?;
-                Number::from_i128(if negative { -size } else { size }).ok_or_else(too_large)
+                let size = i128::from_str_radix(digits, radix).ok();
+                let number = size.map(|size| if negative { -size } else { size });
+                match number.and_then(Number::from_i128) {
+                    Some(number) => Ok(Data::Number(number)),
+                    None if radix == 10 && digits.bytes().all(|b| b.is_ascii_digit()) => {
+                        let sign = if negative { "-" } else { "" };
+                        Ok(Data::Text(format!("{sign}{digits}")))
+                    }
+                    None => Err(wrong("does not fit into 64 bits")),
+                }
             }
             (Grammar::Python, _) => {
                 let size: f64 = digits.parse().map_err(|_| self.computed(node))?;
                 let value = if negative { -size } else { size };
-                Number::from_f64(value).ok_or_else(|| wrong("is infinite"))
+                let number = Number::from_f64(value);
+                number.map(Data::Number).ok_or_else(|| wrong("is infinite"))
             }
             _ if digits.ends_with('n') => Err(wrong("is a bigint, which metadata cannot hold")),
             _ => {
@@ -278,9 +287,10 @@ impl Literal<'_> {
                 let value: f64 = if negative { -size } else { size };
                 if value.fract() == 0.0 && value.abs() < LARGEST_EXACT {
                     #[expect(clippy::cast_possible_truncation, reason = "whole and small enough")]
-                    return Ok(Number::from(value as i64));
+                    return Ok(Data::Number(Number::from(value as i64)));
                 }
-                Number::from_f64(value).ok_or_else(|| wrong("is infinite"))
+                let number = Number::from_f64(value);
+                number.map(Data::Number).ok_or_else(|| wrong("is infinite"))
             }
         }
     }

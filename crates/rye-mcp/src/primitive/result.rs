@@ -1,7 +1,7 @@
 //! Converts the result of `tools/call` to the result of a tool. No I/O.
 
 use rye_executor::primitive::{CallFailure, CallOutcome};
-use rye_protocol::json::quote_large_integers;
+use rye_protocol::json;
 use serde_json::{Map, Value, json};
 
 /// Converts the result of `tools/call` to the result of a tool.
@@ -64,7 +64,7 @@ fn single_object(contents: &[Value]) -> Option<Value> {
         .get("text")?
         .as_str()
         .filter(|_| content["type"] == "text")?;
-    let value: Value = serde_json::from_str(&quote_large_integers(text)).ok()?;
+    let value: Value = json::parse(text).ok()?;
     value.is_object().then_some(value)
 }
 

@@ -15,22 +15,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_LENGTH;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use axum::{Json, Router};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use rmcp::ServerHandler;
-use rmcp::model::ErrorCode;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use rye_protocol::json::{self, JsonError};
-use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::lines::exact_integers;
 use connections::Limits;
 pub use guard::BearerTokens;
 use sessions::ResumableSessions;
@@ -101,7 +100,7 @@ pub async fn serve<H: ServerHandler>(
     let max_body = options.max_body;
     let router = Router::new()
         .nest_service(PATH, service)
-        .layer(middleware::from_fn_with_state(max_body, exact_integers))
+        .layer(middleware::from_fn_with_state(max_body, keep_integers))
         .layer(middleware::from_fn_with_state(
             (guard, responses.clone()),
             guard::check,
@@ -143,10 +142,9 @@ fn config(
     config
 }
 
-/// Middleware that refuses a message with an integer of more than 64 bits, which the SDK would
-/// read as a float with other digits.
-async fn exact_integers(State(max_body): State<usize>, request: Request, next: Next) -> Response {
-    let (head, body) = request.into_parts();
+/// Middleware that keeps the digits of integers of more than 64 bits in a message, as strings.
+async fn keep_integers(State(max_body): State<usize>, request: Request, next: Next) -> Response {
+    let (mut head, body) = request.into_parts();
     let body = match Limited::new(body, max_body).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => {
@@ -154,17 +152,13 @@ async fn exact_integers(State(max_body): State<usize>, request: Request, next: N
         }
         Err(_) => return (StatusCode::BAD_REQUEST, "the message is incomplete\n").into_response(),
     };
-    let text = std::str::from_utf8(&body).unwrap_or_default();
-    // The scan is cheaper than parsing, which the SDK does.
-    if let Cow::Owned(_) = json::quote_large_integers(text)
-        && let Err(error @ JsonError::LargeInteger(_)) = json::parse(text)
-    {
-        let message: Value = serde_json::from_str(text).unwrap_or_default();
-        let code = ErrorCode::INVALID_PARAMS.0;
-        let error = json!({ "code": code, "message": error.to_string() });
-        let reply = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
-        return (StatusCode::BAD_REQUEST, Json(reply)).into_response();
-    }
+    let body = match exact_integers(&body) {
+        Cow::Owned(changed) => {
+            head.headers.remove(CONTENT_LENGTH);
+            changed.into()
+        }
+        Cow::Borrowed(_) => body,
+    };
     next.run(Request::from_parts(head, Body::from(body))).await
 }
 

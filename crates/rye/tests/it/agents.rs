@@ -354,7 +354,7 @@ fn history_is_compacted_and_the_compaction_undone() {
 }
 
 #[test]
-fn integer_beyond_64_bits_in_a_call_is_reported_to_the_model() {
+fn integer_beyond_64_bits_in_a_call_keeps_its_digits() {
     let large = "123456789012345678901234567890";
     let arguments = format!("{{\"pattern\": \"*\", \"limit\": {large}}}");
     let call = value!({ "index": 0, "id": "c1", "type": "function",
@@ -382,5 +382,5 @@ fn integer_beyond_64_bits_in_a_call_is_reported_to_the_model() {
     let result = messages.as_array().and_then(|all| all.last()).unwrap();
     assert_eq!(result["role"], "tool", "{messages}");
     let text = result["content"].to_string();
-    assert!(text.contains(large) && text.contains("64 bits"), "{text}");
+    assert!(text.contains(large), "{text}");
 }

@@ -422,39 +422,49 @@ fn ordinary_user_runs_a_python_tool() {
 }
 
 #[test]
-fn integers_beyond_64_bits_are_refused_in_parameters_and_kept_in_results() {
+fn integers_beyond_64_bits_survive_as_they_were_written() {
     let env = TestEnv::new();
     assert!(env.run(&["init"]).status.success());
+    let schema = "{properties: {n: {type: integer, minimum: 0}, s: {type: string}, \
+        all: {type: array, items: {type: integer}}}}";
+    let header = "executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"";
     env.write(
         "project/.ai/tools/it.sh",
-        "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n\
-         # config_schema: {properties: {n: {type: integer}, all: {type: array, items: {type: integer}}, s: {type: string}}}\n\
-         cat\n",
+        &format!("# {header}\n# config_schema: {schema}\necho got \"$(cat)\"\n"),
     );
-    assert!(env.run(&["sign", "it"]).status.success());
+    env.write(
+        "project/.ai/tools/add.py",
+        "__executor_id__ = 'rye/core/runtimes/python/function'\n__version__ = '1.0.0'\n\
+         CONFIG_SCHEMA = {'properties': {'n': {'type': 'integer'}}}\n\n\
+         def execute(params, project_path):\n    return {'sum': params['n'] + 1}\n",
+    );
+    assert!(env.run(&["sign", "it", "add"]).status.success());
     let large = "123456789012345678901234567890";
-    let object = format!("{{\"other\": [{large}]}}");
-    for args in [
-        ["--n", large],
-        ["--all", large],
-        ["--all", &format!("[1, {large}]")],
-        ["--params", &object],
-    ] {
-        let output = env.run(&[&["execute", "it"], &args[..]].concat());
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
-        let shown = String::from_utf8(output.stderr).unwrap();
-        assert!(shown.contains(large), "{shown}");
-    }
-    let output = env.run(&[
-        "execute",
-        "it",
-        "--json",
-        "--s",
-        large,
-        "--n",
-        "18446744073709551615",
-    ]);
-    let data = json(&output)["data"].clone();
-    assert_eq!(data["s"], large);
-    assert_eq!(data["n"], u64::MAX);
+    let received = |args: &[&str]| {
+        let output = env.run(&[&["execute", "it"], args].concat());
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let object = format!("{{\"n\": {large}, \"s\": \"{large}\", \"all\": [1, {large}]}}");
+    let exact = format!("got {{\"n\":{large},\"s\":\"{large}\",\"all\":[1,{large}]}}\n");
+    assert_eq!(received(&["--params", &object]), exact);
+    let all = format!("[1, {large}]");
+    assert_eq!(
+        received(&["--n", large, "--s", large, "--all", &all]),
+        exact
+    );
+    // Where no schema says that it is a number, it is a string.
+    let other = received(&["--params", &format!("{{\"other\": {large}}}")]);
+    assert_eq!(other, format!("got {{\"other\":\"{large}\"}}\n"));
+
+    let negative = format!("-{large}");
+    let refused = env.run(&["execute", "it", "--n", &negative]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let output = env.run(&["execute", "add", "--n", large, "--json"]);
+    assert_eq!(
+        json(&output)["data"]["sum"],
+        "123456789012345678901234567891"
+    );
+    let output = env.run(&["execute", "add", "--n", "18446744073709551614", "--json"]);
+    assert_eq!(json(&output)["data"]["sum"], u64::MAX);
 }

@@ -89,17 +89,33 @@ fn invalid_requests_are_refused_with_a_code() {
         }
     }
     assert_eq!(wrong, [""; 0]);
-    // `serde_json` would read this integer as a float with other digits.
-    let ask = "{\"jsonrpc\":\"2.0\",\"id\":4711,\"method\":\"tools/call\",\"params\":{\"name\":\"help\",\
-        \"arguments\":{\"topic\":123456789012345678901234567890}}}\n";
-    client.write(ask.as_bytes());
-    let answer = client.wait_for_answer(4711);
-    assert_eq!(answer["error"]["code"], -32602, "{answer}");
     // An error that the model can correct is a result.
     let ask = call(json!("search"), json!({ "query": 5, "nope": true }));
     let answer = client.request_and_wait("tools/call", &ask);
     let code = &answer["result"]["structuredContent"]["error"]["code"];
     assert_eq!(*code, "invalid_arguments", "{answer}");
+}
+
+#[test]
+fn integer_beyond_64_bits_reaches_the_tool() {
+    let env = env();
+    let header = "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n\
+        # config_schema: {properties: {n: {type: integer}}}\n";
+    // The pipe makes the output plain text.
+    env.write(
+        "project/.ai/tools/it.sh",
+        &format!("{header}echo got \"$(cat)\"\n"),
+    );
+    assert!(env.run(&["sign", "it"]).status.success());
+    let mut client = Client::connect(&env);
+    let ask = "{\"jsonrpc\":\"2.0\",\"id\":4711,\"method\":\"tools/call\",\"params\":{\"name\":\"execute\",\
+        \"arguments\":{\"item_type\":\"tool\",\"item_id\":\"it\",\"parameters\":{\"n\":123456789012345678901234567890}}}}\n";
+    client.write(ask.as_bytes());
+    let answer = client.wait_for_answer(4711).to_string();
+    assert!(
+        answer.contains("\\\"n\\\":123456789012345678901234567890"),
+        "{answer}"
+    );
 }
 
 #[test]

@@ -130,18 +130,15 @@ fn text_answers_a_question_and_edited_arguments_must_be_json() {
     app.editor.set_text("{ no json");
     assert_eq!(press(&mut app, "\r", now), []);
     assert_eq!(app.editor.text(), "{ no json", "the draft is kept");
-    let large = "{\"to\": 123456789012345678901234567890}";
-    app.editor.set_text(large);
-    assert_eq!(press(&mut app, "\r", now), []);
-    assert_eq!(app.editor.text(), large, "it would lose digits");
-    app.editor.set_text("{\"to\": \"test\"}");
+    app.editor
+        .set_text("{\"to\": 123456789012345678901234567890}");
     let effects = press(&mut app, "\r", now);
     let [Effect::Decide { action, value, .. }] = effects.as_slice() else {
         panic!("{effects:?}");
     };
     assert_eq!(
         (action.as_str(), &value["arguments"]["to"]),
-        ("approve", &Value::from("test"))
+        ("approve", &Value::from("123456789012345678901234567890"))
     );
 }
 

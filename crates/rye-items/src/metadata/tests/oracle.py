@@ -8,16 +8,16 @@ class Refused(Exception):
     pass
 
 
-def exact(node):
+def exact(node, source):
     """The value of a literal, of those kinds that JSON has."""
     if isinstance(node, (ast.List, ast.Tuple)):
-        return [exact(item) for item in node.elts]
+        return [exact(item, source) for item in node.elts]
     if isinstance(node, ast.Dict):
         pairs = []
         for key, value in zip(node.keys, node.values):
             if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
                 raise Refused
-            pairs.append([exact(key), exact(value)])
+            pairs.append([exact(key, source), exact(value, source)])
         if len({key for key, _ in pairs}) < len(pairs):
             raise Refused
         return {"o": pairs}
@@ -33,6 +33,10 @@ def exact(node):
         return value
     if isinstance(value, int) and -(2**63) <= value < 2**64:
         return {"i": str(value)}
+    # A large decimal integer is a string with the same digits.
+    if isinstance(value, int) and "0x" not in (text := ast.get_source_segment(source, node).lower()):
+        if "0o" not in text and "0b" not in text:
+            return str(value)
     if isinstance(value, float) and math.isfinite(value):
         return {"f": str(struct.unpack("<Q", struct.pack("<d", value + 0.0))[0])}
     raise Refused
@@ -40,7 +44,8 @@ def exact(node):
 
 def answer(literal):
     try:
-        return {"v": exact(ast.parse("X = " + literal + "\n").body[0].value)}
+        source = "X = " + literal + "\n"
+        return {"v": exact(ast.parse(source).body[0].value, source)}
     except (Refused, SyntaxError, ValueError, UnicodeEncodeError):
         return None
 

@@ -287,7 +287,7 @@ fn unsupported_values_are_rejected() {
         "CONFIG = {1: 'a'}",
         "CONFIG = {'a': 1, 'b': 2, 'a': 3}",
         "CONFIG = {'a': 1e999}",
-        "CONFIG = {'a': 18446744073709551616}",
+        "CONFIG = {'a': 0x10000000000000000}",
         "CONFIG = {'a': 0123}",
         r"CONFIG = {'a': '\N{BULLET}'}",
         r"CONFIG = {'a': 'ü\ud83d'}",
@@ -319,8 +319,8 @@ fn unsupported_values_are_rejected() {
       1 | CONFIG = {'a': 1e999}
         |                ^
 
-    1:16: the number `18446744073709551616` does not fit into 64 bits
-      1 | CONFIG = {'a': 18446744073709551616}
+    1:16: the number `0x10000000000000000` does not fit into 64 bits
+      1 | CONFIG = {'a': 0x10000000000000000}
         |                ^
 
     1:16: not valid Python: `0123` is not a number

@@ -155,7 +155,7 @@ fn invalid_files_are_reported_with_their_position() {
         "a: .nan\n",
         "a: 1e999\n",
         "a: 0644\n",
-        "a: 18446744073709551616\n",
+        "a: 0x10000000000000000\n",
         "a: *nowhere\n",
         "a: !!python/object:os.system x\n",
         "a: !include /etc/passwd\n",
@@ -217,8 +217,8 @@ fn invalid_files_are_reported_with_their_position() {
         |    ^
       hint: write it in quotes if it is a string
 
-    1:4: the number `18446744073709551616` does not fit into 64 bits
-      1 | a: 18446744073709551616
+    1:4: the number `0x10000000000000000` does not fit into 64 bits
+      1 | a: 0x10000000000000000
         |    ^
       hint: write it in quotes if it is a string
 

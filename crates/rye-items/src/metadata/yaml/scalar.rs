@@ -64,7 +64,7 @@ fn plain(text: &str, at: usize) -> Result<Option<Data>, Problem> {
         "true" | "True" | "TRUE" => Data::Bool(true),
         "false" | "False" | "FALSE" => Data::Bool(false),
         _ => match number(text) {
-            Ok(Some(number)) => Data::Number(number),
+            Ok(Some(number)) => number,
             Ok(None) => return Ok(None),
             Err(reason) => {
                 return Err(
@@ -76,8 +76,9 @@ fn plain(text: &str, at: usize) -> Result<Option<Data>, Problem> {
     }))
 }
 
-fn number(text: &str) -> Result<Option<Number>, &'static str> {
-    const TOO_LARGE: &str = "does not fit into 64 bits";
+/// A number; none if the text is a string. A decimal integer that does not fit into 64 bits becomes
+/// a string.
+fn number(text: &str) -> Result<Option<Data>, &'static str> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if matches!(digits, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
         return Err("is not finite");
@@ -87,22 +88,25 @@ fn number(text: &str) -> Result<Option<Number>, &'static str> {
             && !digits.is_empty()
             && digits.chars().all(|c| c.is_digit(radix))
         {
-            let number = u64::from_str_radix(digits, radix).map_err(|_| TOO_LARGE)?;
-            return Ok(Some(number.into()));
+            let number =
+                u64::from_str_radix(digits, radix).map_err(|_| "does not fit into 64 bits")?;
+            return Ok(Some(Data::Number(number.into())));
         }
     }
     if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
         if digits.len() > 1 && digits.starts_with('0') {
             return Err("begins with a zero, which leaves open what base it has");
         }
-        let number: i128 = text.parse().map_err(|_| TOO_LARGE)?;
-        return Number::from_i128(number).map(Some).ok_or(TOO_LARGE);
+        let number = text.parse().ok().and_then(Number::from_i128);
+        let text = || Data::Text(text.trim_start_matches('+').to_owned());
+        return Ok(Some(number.map_or_else(text, Data::Number)));
     }
     if !is_float(digits) {
         return Ok(None);
     }
     let number: f64 = text.parse().map_err(|_| "is not valid")?;
-    Number::from_f64(number).map(Some).ok_or("is not finite")
+    let number = Number::from_f64(number).ok_or("is not finite")?;
+    Ok(Some(Data::Number(number)))
 }
 
 /// Whether a text is a float without a sign: `1.5`, `.5`, `1.`, `1e9`.

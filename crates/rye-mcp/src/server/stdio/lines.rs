@@ -8,12 +8,11 @@ use std::sync::Arc;
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
-use rye_protocol::json::{self, JsonError};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 
-use crate::lines::{Line, LineReader};
+use crate::lines::{Line, LineReader, exact_integers};
 
 /// Maximum size of a message, in bytes.
 const MAX_MESSAGE: usize = 64 * 1024 * 1024;
@@ -121,14 +120,13 @@ enum ParsedLine {
 impl ParsedLine {
     fn parse(line: &[u8]) -> Self {
         let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+        let line = &*exact_integers(line);
         let Ok(value) = serde_json::from_slice::<Value>(line) else {
             return Self::Ignored;
         };
-        let text = std::str::from_utf8(line).unwrap_or_default();
-        let error = match (json::parse(text), serde_json::from_slice(line)) {
-            (Err(error @ JsonError::LargeInteger(_)), _) => error.to_string(),
-            (_, Ok(message)) => return Self::Message(message),
-            (_, Err(error)) => error.to_string(),
+        let error = match serde_json::from_slice(line) {
+            Ok(message) => return Self::Message(message),
+            Err(error) => error,
         };
         let method = value.get("method").and_then(Value::as_str);
         let id = value.get("id");

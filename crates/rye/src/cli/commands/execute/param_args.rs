@@ -1,6 +1,6 @@
 //! Parses the words after a tool's id into its parameters, by its schema.
 
-use rye_engine::protocol::json::{self, JsonError};
+use rye_engine::protocol::json;
 use rye_host::parameter_schema::{Properties, Property};
 use serde_json::{Map, Value};
 
@@ -91,22 +91,12 @@ fn insert(
     property: &Property,
     text: &str,
 ) -> Result<(), Failure> {
-    let invalid_json = |error: JsonError| {
+    let invalid_json = |error: serde_json::Error| {
         usage_error(format!(
             "invalid --{}: invalid JSON: {error}",
             property.name
         ))
     };
-    let types = if property.kinds.is_list() {
-        &property.items
-    } else {
-        &property.kinds
-    };
-    if let Err(error @ JsonError::LargeInteger(_)) = json::parse(text)
-        && types.is_numeric()
-    {
-        return Err(invalid_json(error));
-    }
     if property.kinds.is_list() {
         let items = if text.trim_start().starts_with('[') {
             match json::parse(text).map_err(invalid_json)? {
