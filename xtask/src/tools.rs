@@ -38,6 +38,16 @@ const OPENAI_NODE_PACKAGES: [&str; 5] = [
     "@ai-sdk/openai@4.0.118",
     "zod@4.6.7",
 ];
+/// A linter of OpenAPI documents, and what generates a client from ours. The version of the set
+/// changes with its packages.
+const OPENAPI_CLIENT: &str = "1";
+const OPENAPI_CLIENT_PACKAGES: [&str; 5] = [
+    "@redocly/cli@2.77.0",
+    "openapi-typescript@7.13.0",
+    "openapi-fetch@0.17.0",
+    "typescript@5.9.3",
+    "@types/node@22.20.5",
+];
 /// Client and types of the AG-UI protocol.
 const AG_UI_NODE: &str = "1.0.0";
 const AG_UI_PYTHON: &str = "1.0.0";
@@ -85,7 +95,7 @@ pub(crate) enum Tool {
     Conformance,
     /// Third-party clients that call our servers in tests.
     McpClients,
-    /// Third-party clients of the OpenAI API and of AG-UI that call our server in tests.
+    /// Third-party clients that call our HTTP server in tests, and the linter of its document.
     HttpClients,
     /// Third-party clients that run our agent as an editor does in tests.
     AcpClients,
@@ -278,6 +288,12 @@ fn http_clients() -> Result<()> {
     installed_file("openai-node", OPENAI_NODE, package, |directory| {
         npm_install(directory, &OPENAI_NODE_PACKAGES)
     })?;
+    installed_file(
+        "openapi-client",
+        OPENAPI_CLIENT,
+        "node_modules/openapi-fetch/package.json",
+        |directory| npm_install(directory, &OPENAPI_CLIENT_PACKAGES),
+    )?;
     installed_file("openai-python", OPENAI_PYTHON, "bin/python", |directory| {
         python_packages(directory, &[format!("openai=={OPENAI_PYTHON}")])
     })?;

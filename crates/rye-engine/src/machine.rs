@@ -151,6 +151,13 @@ impl Machine {
         prompts.find(|prompt| prompt.id == *id && prompt.status == PromptStatus::Waiting)
     }
 
+    /// The number of prompts that wait in the queue.
+    pub(crate) fn waiting_prompts(&self) -> usize {
+        let prompts = self.prompts.iter();
+        let waiting = prompts.filter(|prompt| prompt.status == PromptStatus::Waiting);
+        waiting.count()
+    }
+
     fn calls(&mut self) -> &mut [Call] {
         match self.thread.turn.as_mut().map(|turn| &mut turn.phase) {
             Some(Phase::Tools { calls, .. }) => calls,

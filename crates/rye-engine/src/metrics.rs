@@ -1,5 +1,5 @@
-//! Metrics: durations and counts of model calls, tools, gates and more, in the Prometheus text
-//! format (`OpenMetrics`).
+//! Metrics: durations and counts of model calls, tools, gates and more, tokens and cost, in the
+//! Prometheus text format (`OpenMetrics`).
 //!
 //! Each measured operation is also a [tracing] span of the same name with its ids, for exporters
 //! such as OpenTelemetry.
@@ -15,14 +15,18 @@
 //! assert!(text.contains("rye_queue_wait_seconds_count 1\n"));
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use prometheus_client::encoding::text::encode;
+use parking_lot::Mutex;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use rye_protocol::Usage;
 use strum::{EnumIter, IntoEnumIterator as _, IntoStaticStr};
 
 /// Upper bounds of the histogram buckets, in seconds: from a turn in memory to a decision that
@@ -30,6 +34,12 @@ use strum::{EnumIter, IntoEnumIterator as _, IntoStaticStr};
 const BOUNDS: [f64; 14] = [
     0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3_600.0, 86_400.0,
 ];
+
+/// Maximum number of values of a label, and their maximum length in bytes. Others are `other`, so
+/// that names chosen by users and models do not make a server's metrics grow without bound.
+const MAX_VALUES: usize = 200;
+const MAX_VALUE_LEN: usize = 128;
+const OTHER: &str = "other";
 
 /// A measured operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumIter, IntoStaticStr)]
@@ -87,6 +97,11 @@ pub struct Metrics {
     queue_wait: Histogram,
     durations: BTreeMap<Metric, Histograms>,
     failovers: Family<LabelSet, Counter>,
+    tokens: Family<LabelSet, Counter>,
+    cost: Family<LabelSet, Counter<f64, AtomicU64>>,
+    queued: Gauge,
+    /// Known values of each label.
+    values: Mutex<BTreeMap<&'static str, BTreeSet<String>>>,
 }
 
 impl Default for Metrics {
@@ -108,11 +123,21 @@ impl Default for Metrics {
                 }
             }
         }
+        let (tokens, cost, queued) = (Family::default(), Family::default(), Gauge::default());
+        let help = "Number of tokens, by kind; cached ones are a part of the input";
+        registry.register("model_tokens", help, tokens.clone());
+        registry.register("model_cost_dollars", "Cost of model calls", cost.clone());
+        let help = "Number of prompts that wait in the queues of sessions of this process";
+        registry.register("queued_prompts", help, queued.clone());
         Self {
             registry,
             queue_wait,
             durations,
             failovers,
+            tokens,
+            cost,
+            queued,
+            values: Mutex::default(),
         }
     }
 }
@@ -120,10 +145,7 @@ impl Default for Metrics {
 impl Metrics {
     /// Records one observation.
     pub fn observe(&self, metric: Metric, labels: Labels<'_>, duration: Duration) {
-        let labels = labels
-            .iter()
-            .map(|(name, value)| (*name, (*value).to_owned()));
-        let labels = labels.collect();
+        let labels = self.label_set(labels);
         let seconds = duration.as_secs_f64();
         match self.durations.get(&metric) {
             Some(histograms) => histograms.get_or_create(&labels).observe(seconds),
@@ -132,11 +154,59 @@ impl Metrics {
         }
     }
 
+    /// Counts the tokens and the cost of a model call.
+    pub fn add_usage(&self, model: &str, usage: &Usage) {
+        for (kind, count) in [
+            ("input", usage.input_tokens),
+            ("cached", usage.cached_tokens),
+            ("cache_write", usage.cache_write_tokens),
+            ("output", usage.output_tokens),
+        ] {
+            if count > 0 {
+                let labels = self.label_set(&[("model", model), ("kind", kind)]);
+                self.tokens.get_or_create(&labels).inc_by(count);
+            }
+        }
+        if usage.micro_dollars > 0 {
+            let dollars = Duration::from_micros(usage.micro_dollars).as_secs_f64();
+            let labels = self.label_set(&[("model", model)]);
+            self.cost.get_or_create(&labels).inc_by(dollars);
+        }
+    }
+
+    /// Changes the number of waiting prompts.
+    pub(crate) fn add_queued(&self, change: i64) {
+        self.queued.inc_by(change);
+    }
+
+    /// Labels with a bounded number of values.
+    fn label_set(&self, labels: Labels<'_>) -> LabelSet {
+        let mut known = self.values.lock();
+        let labels = labels.iter().map(|(name, value)| {
+            let values = known.entry(name).or_default();
+            let is_known = values.contains(*value);
+            let is_new = values.len() < MAX_VALUES && value.len() <= MAX_VALUE_LEN;
+            if !is_known && is_new {
+                values.insert((*value).to_owned());
+            }
+            let value = if is_known || is_new { value } else { OTHER };
+            (*name, value.to_owned())
+        });
+        labels.collect()
+    }
+
     /// All metrics in the Prometheus text format.
     pub fn prometheus(&self) -> String {
+        self.prometheus_with(&Registry::default())
+    }
+
+    /// All metrics and those of another registry in the Prometheus text format.
+    pub fn prometheus_with(&self, other: &Registry) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.
-        let _ = encode(&mut text, &self.registry);
+        let _ = encode_registry(&mut text, &self.registry);
+        let _ = encode_registry(&mut text, other);
+        let _ = encode_eof(&mut text);
         text
     }
 }
@@ -176,5 +246,51 @@ mod tests {
         metrics.observe(Metric::ModelFailover, labels, Duration::ZERO);
         let line = r#"rye_model_failover_total{from="a\"b",to="c\\d\ne"} 1"#;
         assert!(metrics.prometheus().lines().any(|it| it == line));
+    }
+
+    #[test]
+    fn usage_is_counted_by_model() {
+        let metrics = Metrics::default();
+        let usage = Usage {
+            turns: 1,
+            input_tokens: 100,
+            output_tokens: 20,
+            micro_dollars: 1_500_000,
+            ..Usage::default()
+        };
+        metrics.add_usage("a/b", &usage);
+        metrics.add_usage("a/b", &usage);
+        let text = metrics.prometheus();
+        for line in [
+            r#"rye_model_tokens_total{model="a/b",kind="input"} 200"#,
+            r#"rye_model_tokens_total{model="a/b",kind="output"} 40"#,
+            r#"rye_model_cost_dollars_total{model="a/b"} 3.0"#,
+            "rye_queued_prompts 0",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("cached\""), "{text}");
+    }
+
+    #[test]
+    fn number_of_label_values_is_bounded() {
+        let metrics = Metrics::default();
+        for number in 0..2 * MAX_VALUES {
+            let tool = format!("tool-{number}");
+            metrics.observe(Metric::ToolExec, &[("tool", &tool)], Duration::ZERO);
+        }
+        metrics.observe(
+            Metric::ToolExec,
+            &[("tool", &"x".repeat(1000))],
+            Duration::ZERO,
+        );
+        let text = metrics.prometheus();
+        let series = text.lines().filter(|it| it.contains("_count{")).count();
+        assert_eq!(series, MAX_VALUES + 1);
+        let line = format!(
+            "rye_tool_exec_seconds_count{{tool=\"other\"}} {}",
+            MAX_VALUES + 1
+        );
+        assert!(text.lines().any(|it| it == line), "{text}");
     }
 }

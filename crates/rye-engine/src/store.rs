@@ -342,6 +342,9 @@ pub trait SessionStore: Send + Sync + 'static {
         limit: usize,
     ) -> StoreFuture<'a, Vec<Event>>;
 
+    /// Fails unless the store can be read and written.
+    fn check(&self) -> StoreFuture<'_, ()>;
+
     /// Deletes sessions with all their data, in one transaction.
     fn remove<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()>;
 }

@@ -134,14 +134,18 @@ impl AllEvents {
             return Ok(());
         }
         if let Some(session) = self.visible(&notice.event).await? {
-            let frame = event_frame(&session, notice)?;
+            let mut frame = event_frame(&session, notice)?;
             // Not a position in this stream.
-            let cursor = frame.cursor.map(|cursor| cursor.to_string());
-            let mut data = frame.data;
+            let cursor = frame.cursor.take().map(|cursor| cursor.to_string());
+            let mut data = frame.data.take();
             if let Some(cursor) = cursor {
                 data["cursor"] = Value::String(cursor);
             }
-            self.queue.push_back(Frame::new(frame.name, data));
+            self.queue.push_back(Frame {
+                cursor: None,
+                data,
+                ..frame
+            });
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ mod control;
 mod documents;
 mod files;
 mod gates;
+mod hosts;
 mod items;
 mod operations;
 mod prompts;
@@ -28,6 +29,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(crate) use gates::{NewDecision, decide_one};
+pub(crate) use operations::Readiness;
 pub(crate) use prompts::{IDEMPOTENCY_KEY, ITEM_SEPARATOR, prompt_id};
 pub(crate) use sessions::{check_model, new_session};
 
@@ -90,6 +92,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(webhooks::replay))
         .routes(routes!(webhooks::create_hook, webhooks::list_hooks))
         .routes(routes!(webhooks::remove_hook))
+        .routes(routes!(hosts::list))
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::whoami))

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use futures_util::{Stream, stream};
-use rye_engine::protocol::{Event, EventKind, Session, SessionId, ThreadId};
+use rye_engine::protocol::{Event, EventKind, Millis, Session, SessionId, ThreadId};
 use rye_engine::store::SessionSnapshot;
 use rye_engine::{Engine, Notice};
 use rye_host::event_json;
@@ -34,6 +34,8 @@ pub(crate) struct Frame {
     pub(crate) name: &'static str,
     /// The event as JSON.
     pub(crate) data: Value,
+    /// When the event was committed, if it is stored.
+    pub(crate) committed_at: Option<Millis>,
     /// How long to wait before reconnecting, if the stream ends.
     pub(crate) retry: Option<Duration>,
 }
@@ -45,6 +47,7 @@ impl Frame {
             cursor: None,
             name,
             data,
+            committed_at: None,
             retry: None,
         }
     }
@@ -77,7 +80,9 @@ pub(crate) fn event_frame(session: &Session, notice: &Notice) -> Result<Frame, P
         let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
         Problem::new(status, "unreadable_event", error.to_string())
     })?;
+    let stored = notice.event.sequence;
     Ok(Frame {
+        committed_at: stored.map(|_| notice.event.at),
         cursor: notice
             .event
             .sequence

@@ -20,6 +20,7 @@ mod events;
 mod extract;
 mod guard;
 mod login;
+mod metrics;
 mod oidc;
 mod openai;
 mod openapi;

@@ -28,8 +28,10 @@ pub fn openapi() -> Value {
     document.merge(paths);
     let mut document = serde_json::to_value(document).unwrap_or_default();
     document["info"]["version"] = env!("CARGO_PKG_VERSION").into();
+    document["servers"] = json!([{ "url": "/", "description": "The server of this document" }]);
     document["security"] = json!([{ "token": [] }, { "cookie": [] }]);
     describe_responses(&mut document["paths"]);
+    add_unauthorized(&mut document["paths"]);
     let components = &mut document["components"];
     components["securitySchemes"] = json!({
         "token": { "type": "http", "scheme": "bearer" },
@@ -62,6 +64,25 @@ fn describe_responses(paths: &mut Value) {
                 "Success"
             };
             *description = text.into();
+        }
+    }
+}
+
+/// Adds the refusal of a token to the operations that need one.
+fn add_unauthorized(paths: &mut Value) {
+    let schema = json!({ "$ref": "#/components/schemas/ProblemDocument" });
+    let content = json!({ "application/problem+json": { "schema": schema } });
+    let refused = json!({ "description": "No valid token", "content": content });
+    let paths = paths.as_object_mut().into_iter().flat_map(Map::values_mut);
+    let operations = paths
+        .filter_map(Value::as_object_mut)
+        .flat_map(Map::values_mut);
+    for operation in operations {
+        // An operation without a token says so.
+        let is_open = operation.get("security").is_some();
+        if let Some(responses) = operation["responses"].as_object_mut().filter(|_| !is_open) {
+            let refused = refused.clone();
+            responses.entry("401").or_insert(refused);
         }
     }
 }

@@ -22,11 +22,12 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Sessions;
-use crate::api;
+use crate::api::{self, Readiness};
 use crate::automation::Automation;
 use crate::browser_keys::BrowserKeys;
 use crate::guard::Guard;
 use crate::login::LINK_LIFETIME;
+use crate::metrics::StreamMetrics;
 use crate::oidc::{Oidc, OidcOptions};
 use crate::tokens::{NewToken, Tokens};
 use crate::usage::UsageLedger;
@@ -83,6 +84,8 @@ pub(crate) struct State {
     /// Verifies tokens of an issuer.
     pub(crate) oidc: Option<Oidc>,
     pub(crate) usage: UsageLedger,
+    pub(crate) stream_metrics: StreamMetrics,
+    pub(crate) readiness: Readiness,
     pub(crate) address: SocketAddr,
     pub(crate) options: Options,
     /// The project of new sessions.
@@ -186,6 +189,8 @@ pub fn run(
             documents,
             oidc,
             usage: UsageLedger::default(),
+            stream_metrics: StreamMetrics::default(),
+            readiness: Readiness::default(),
             address,
             options,
             project,

@@ -271,6 +271,10 @@ impl SessionStore for PostgresStore {
         self.run(async move { leases.claim(&session, claim).await })
     }
 
+    fn check(&self) -> StoreFuture<'_, ()> {
+        read!(self, check())
+    }
+
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         let (db, host, leases) = (
             Arc::clone(&self.db),

@@ -319,6 +319,12 @@ impl SessionStore for SqliteStore {
         })
     }
 
+    fn check(&self) -> StoreFuture<'_, ()> {
+        // Of no session: an empty transaction, which checks the file and its format.
+        let (writer, none) = (&write_handle!(self).writer, SessionId::new());
+        writer.write(&none, |_| Ok(().into()))
+    }
+
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         let own = lease.clone();
         let WriteHandle {

@@ -71,6 +71,10 @@ impl<W: StoreWrapper> SessionStore for WrappedStore<W> {
         self.store.release(lease)
     }
 
+    fn check(&self) -> StoreFuture<'_, ()> {
+        self.store.check()
+    }
+
     fn holders<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Holder>> {
         self.store.holders(session)
     }

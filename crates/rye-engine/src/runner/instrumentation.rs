@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rye_protocol::{
-    CallId, EventKind, Gate, Millis, Op, PromptId, PromptStatus, ResultStatus, SessionId, Thread,
-    ThreadId, TurnEnd,
+    CallId, EntryKind, EventKind, Gate, Millis, Op, PromptId, PromptStatus, ResultStatus,
+    SessionId, Thread, ThreadId, TurnEnd, Usage,
 };
 use tracing::{Id, Span, field, info_span};
 
@@ -21,6 +21,12 @@ pub(super) struct TurnTimer {
     model: Option<RunningSpan>,
     compaction: Option<RunningSpan>,
     tools: HashMap<CallId, RunningSpan>,
+    /// The model that answered last.
+    answered_by: Option<String>,
+    /// Usage in the batch whose operations and events are being recorded.
+    added: Usage,
+    /// Number of waiting prompts.
+    queued: i64,
 }
 
 /// A span that has started.
@@ -67,7 +73,17 @@ impl TurnTimer {
             model: None,
             compaction: None,
             tools: HashMap::new(),
+            answered_by: None,
+            added: Usage::default(),
+            queued: 0,
         }
+    }
+
+    /// The number of waiting prompts is this one now.
+    pub(super) fn set_queued(&mut self, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.metrics.add_queued(count - self.queued);
+        self.queued = count;
     }
 
     fn turn_id(&self) -> Option<Id> {
@@ -131,8 +147,27 @@ impl TurnTimer {
                 self.turn_started(&prompt.id, prompt.created_at, now);
             }
             Op::PutGate(gate) => self.gate_closed(gate, now),
+            Op::AppendEntry(entry) => {
+                if let EntryKind::Message(message) = &entry.kind
+                    && let Some(model) = &message.model
+                {
+                    self.answered_by = Some(model.clone());
+                }
+            }
+            Op::AddUsage(usage) => self.added = self.added.plus(*usage),
             _ => {}
         }
+    }
+
+    /// All operations and events of a batch are recorded.
+    pub(super) fn end_batch(&mut self) {
+        self.added = Usage::default();
+    }
+
+    /// Counts the tokens and the cost of a model call.
+    fn count_usage(&self, usage: &Usage) {
+        let model = self.answered_by.as_deref();
+        self.metrics.add_usage(model.unwrap_or("unknown"), usage);
     }
 
     fn turn_started(&mut self, prompt: &PromptId, since: Millis, now: Millis) {
@@ -177,7 +212,10 @@ impl TurnTimer {
                 let span = span!(self, self.turn_id(), "compaction",);
                 self.compaction = Some(RunningSpan::start("", span));
             }
+            EventKind::Usage { usage } => self.count_usage(usage),
             EventKind::CompactionEnd { error, .. } => {
+                // The event of the model call that a compaction makes.
+                self.count_usage(&self.added);
                 if let Some(compaction) = self.compaction.take() {
                     let outcome = if error.is_none() { "success" } else { "error" };
                     let took = compaction.end(outcome);
@@ -211,6 +249,12 @@ impl TurnTimer {
         let took = turn.end(reason);
         let labels = [("reason", reason)];
         self.metrics.observe(Metric::TurnComplete, &labels, took);
+    }
+}
+
+impl Drop for TurnTimer {
+    fn drop(&mut self) {
+        self.set_queued(0);
     }
 }
 

@@ -45,6 +45,8 @@ impl Runner {
             };
             shared.bus.publish(Notice { event, entry });
         }
+        self.timer.end_batch();
+        self.timer.set_queued(self.machine.waiting_prompts());
         self.publish_status(match self.machine.status() {
             // The model is still streaming while something else was committed.
             StatusKind::Thinking if self.model.is_some() && !self.partial.is_empty() => {

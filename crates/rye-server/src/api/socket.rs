@@ -18,6 +18,7 @@ use crate::access::Sessions;
 use crate::auth::Principal;
 use crate::events::Frame;
 use crate::extract::{Params, Segments, parse};
+use crate::metrics::{OpenStream, Transport};
 use crate::problem::{Problem, ProblemDocument};
 use crate::server::App;
 
@@ -88,11 +89,15 @@ pub(crate) async fn socket(
             let _ = socket.send(Message::Close(None)).await;
             return;
         };
+        let open = OpenStream::new(&app, Transport::Websocket);
         let mut ping = tokio::time::interval(PING_INTERVAL);
         loop {
             let message = tokio::select! {
                 frame = stream.next() => match frame {
-                    Some(frame) => frame_message(&frame),
+                    Some(frame) => {
+                        open.sent(&frame);
+                        frame_message(&frame)
+                    }
                     None => break,
                 },
                 command = socket.recv() => match command {

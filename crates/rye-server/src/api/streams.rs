@@ -19,6 +19,7 @@ use crate::auth::Principal;
 use crate::cursor::Cursor;
 use crate::events::{Filter, Frame, SessionStream};
 use crate::extract::{Params, Segments};
+use crate::metrics::{OpenStream, Transport};
 use crate::problem::{Problem, ProblemDocument};
 use crate::server::App;
 
@@ -80,7 +81,7 @@ pub(crate) async fn events(
     let Some(stream) = stream else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    Ok(sse(stream.into_stream()))
+    Ok(sse(&app, stream.into_stream()))
 }
 
 /// Selects events of all sessions.
@@ -114,8 +115,8 @@ pub(crate) async fn all_events(
         types: names(params.types),
         thread: None,
     };
-    let events = AllEvents::new(app, who, filter).await?;
-    Ok(sse(events.into_stream()))
+    let events = AllEvents::new(app.clone(), who, filter).await?;
+    Ok(sse(&app, events.into_stream()))
 }
 
 /// Splits names at commas.
@@ -170,8 +171,12 @@ pub(super) async fn open(
 }
 
 /// A response with a stream of frames.
-pub(super) fn sse(frames: impl Stream<Item = Frame> + Send + 'static) -> Response {
-    let events = frames.map(|frame| Ok::<_, Infallible>(sse_event(frame)));
+fn sse(app: &App, frames: impl Stream<Item = Frame> + Send + 'static) -> Response {
+    let open = OpenStream::new(app, Transport::Sse);
+    let events = frames.map(move |frame| {
+        open.sent(&frame);
+        Ok::<_, Infallible>(sse_event(frame))
+    });
     let mut response = Sse::new(events)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response();

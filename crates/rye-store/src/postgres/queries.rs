@@ -415,6 +415,17 @@ pub(super) async fn holders(
     Ok(holders)
 }
 
+/// Fails unless the tables can be read and written.
+pub(super) async fn check(db: &Db) -> DbResult<()> {
+    let sql = "SELECT pg_is_in_recovery() FROM rye.version";
+    let row = db.query_one(sql, &[]).await?;
+    if row.try_get(0)? {
+        let message = "the PostgreSQL server is a standby, which cannot write".to_owned();
+        return Err(StoreError::Unavailable(message).into());
+    }
+    Ok(())
+}
+
 /// Sessions without a living holder that have something to do.
 pub(super) async fn due(db: &Db, before: Millis, judges: bool) -> DbResult<Vec<SessionId>> {
     let before = i64::try_from(before.0).unwrap_or(i64::MAX);

@@ -1,7 +1,7 @@
 //! `rye serve` on a free port, and a client of its API.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, StatusCode};
@@ -36,7 +36,11 @@ impl Server {
 
     /// Starts a server with options.
     pub(crate) fn start_with(env: &TestEnv, options: &[&str]) -> Self {
-        let mut command = env.command();
+        Self::spawn(env, env.command(), options)
+    }
+
+    /// Starts a server with a command that runs `rye` with further arguments.
+    pub(crate) fn spawn(env: &TestEnv, mut command: Command, options: &[&str]) -> Self {
         command.args(["serve", "--addr", "127.0.0.1:0", "--json"]);
         let mut child = command.args(options).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -105,8 +109,12 @@ impl Server {
         Events::new(response)
     }
 
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        kill_process(self.pid(), signal).unwrap();
     }
 
     /// Waits for the exit status.

@@ -6,9 +6,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
+use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::graphs::env_with_examples;
 use crate::mcp_support::tools_dir;
 use crate::serve::env_with;
 use crate::serve_schedules::wait_for;
@@ -16,6 +18,24 @@ use crate::serve_support::{Server, answer, client, create_token};
 use crate::support::{TestEnv, json as output_json};
 
 const ANSWER: &str = "steps: [{ text: done }]";
+
+/// A graph whose input is the body of a request.
+const HOOKED: &str = r#"
+version: "1.0.0"
+tool_type: graph
+executor_id: rye/core/runtimes/state-graph/runtime
+permissions: ["rye.execute.tool.lib.count"]
+config_schema: { type: object, properties: { payload: { type: object } }, required: [payload] }
+config:
+  start: files
+  max_steps: 5
+  nodes:
+    files:
+      action: { primary: execute, item_type: tool, item_id: lib/count, params: { what: files, directory: "${inputs.payload.directory}" } }
+      assign: { files: "${result.count}" }
+      next: end
+    end: { type: return, output: { directory: "${inputs.payload.directory}", files: "${state.files}" } }
+"#;
 
 /// The script with the official library.
 fn library(args: &[&str]) -> Command {
@@ -262,4 +282,42 @@ async fn webhooks_of_others_do_not_exist() {
     );
     let reader = create_token(&env, &["--user", "ada", "--scope", "read"]);
     assert_eq!(call(&reader, "/api/webhooks", None).await.0, 403);
+}
+
+#[tokio::test]
+async fn hook_starts_a_graph_with_the_body_as_payload() {
+    let env = env_with_examples();
+    env.write("project/agent.yaml", ANSWER);
+    env.write("project/.ai/tools/workflows/hooked.yaml", HOOKED);
+    assert!(env.run(&["sign", "tool:workflows/hooked"]).status.success());
+    let server = Server::start(&env);
+    let add = ["hook", "add", "--graph", "workflows/hooked", "--json"];
+    let added = output_json(&env.run(&add));
+    let (id, secret) = (
+        added["hook"]["id"].as_str().unwrap(),
+        added["secret"].as_str().unwrap(),
+    );
+    let body = r#"{"directory":"src"}"#;
+    let output = library(&["sign", secret, "msg_1", body]).output().unwrap();
+    let headers: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut request = client().post(format!("{}/api/hooks/{id}", server.url));
+    for (name, value) in headers.as_object().unwrap() {
+        request = request.header(name, value.as_str().unwrap());
+    }
+    let (status, started) = answer(request.body(body)).await;
+    assert_eq!(status, 202, "{started}");
+    let session = started["session"].as_str().unwrap();
+    let run = wait_for("the end of the run", async || {
+        let (_, state) = server.get(&format!("/api/sessions/{session}")).await;
+        let run = state["session"]["run"].clone();
+        (run["status"] != "running").then_some(run)
+    })
+    .await;
+    assert_eq!(run["status"], "completed", "{run}");
+    let export = server.request(Method::GET, &format!("/api/sessions/{session}/export"));
+    let export = export.send().await.unwrap().text().await.unwrap();
+    assert!(
+        export.contains(r#"{"directory":"src","files":2}"#),
+        "{export}"
+    );
 }

@@ -104,6 +104,10 @@ impl SessionStore for FaultyStore {
         after_trouble!(self, self.store.release(lease))
     }
 
+    fn check(&self) -> StoreFuture<'_, ()> {
+        after_trouble!(self, self.store.check())
+    }
+
     fn holders<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Holder>> {
         after_trouble!(self, self.store.holders(session))
     }

@@ -102,7 +102,12 @@ impl TestEnv {
 
     /// `rye` in the project, with only the variables of this environment.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rye"));
+        self.command_of(env!("CARGO_BIN_EXE_rye"))
+    }
+
+    /// Another program in the project, with only the variables of this environment.
+    pub(crate) fn command_of(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
         command
             .env_clear()
             .envs(self.variables.iter().map(|(n, v)| (n, v)))
