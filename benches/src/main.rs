@@ -21,6 +21,7 @@ mod sandbox;
 mod search;
 mod signing;
 mod table;
+mod undo;
 
 use std::process::ExitCode;
 
@@ -31,7 +32,7 @@ use table::Row;
 /// Name and function of a group of benchmarks.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 12] = [
+const GROUPS: [Group; 13] = [
     ("cas", cas::run),
     ("chat", chat::run),
     ("executor", executor::run),
@@ -44,6 +45,7 @@ const GROUPS: [Group; 12] = [
     ("sandbox", sandbox::run),
     ("search", search::run),
     ("signing", signing::run),
+    ("undo", undo::run),
 ];
 
 #[expect(

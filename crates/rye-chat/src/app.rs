@@ -21,6 +21,7 @@ use crate::block::Block;
 use crate::command::Command;
 use crate::completion::{self, Completions, Menu};
 use crate::editor::Editor;
+use crate::effects::BUSY_REVIEW;
 use crate::pane::Pane;
 use crate::shell::{self, KillHandle};
 use crate::text::Line;
@@ -82,6 +83,8 @@ pub(crate) struct SessionInfo {
     pub(crate) workspace: std::path::PathBuf,
     /// What the sandbox confines; unknown until the session is open.
     pub(crate) confinement: Option<Confinement>,
+    /// Whether the session is in review mode.
+    pub(crate) review: bool,
     /// The git branch of the workspace.
     pub(crate) branch: Option<String>,
     /// The title of a session that has one.
@@ -186,6 +189,8 @@ pub(crate) struct App {
     pub(crate) approvals: Vec<String>,
     /// A session that the event loop must open.
     pub(crate) open_request: Option<OpenRequest>,
+    /// The review mode that the event loop must switch to.
+    pub(crate) review_request: Option<bool>,
     /// A block that the event loop must show completely.
     pub(crate) to_expand: Option<Block>,
     /// Whether the terminal has the focus; `None` if it does not say.
@@ -325,7 +330,8 @@ impl App {
     pub(crate) fn reset(&mut self, thread: &str, draft: &str) {
         let mut editor = std::mem::take(&mut self.editor);
         if !draft.is_empty() {
-            editor.set_text(draft);
+            // The user may have typed while the session opened.
+            editor.set_text(&format!("{draft}{}", editor.text()));
         }
         let info = SessionInfo {
             workspace: self.info.workspace.clone(),
@@ -461,6 +467,16 @@ impl App {
         parts.push(text);
         let text = parts.join("\n\n");
         Effect::Prompt { thread, text, mode }
+    }
+
+    /// Requests another review mode, which only an idle session can have.
+    pub(crate) fn request_review(&mut self, review: bool) {
+        let is_idle = self.shell.is_none() && self.gates.is_empty() && self.background.is_empty();
+        if is_idle && !self.panes.iter().any(Pane::is_busy) {
+            self.review_request = Some(review);
+        } else {
+            self.add_block(Block::Error(BUSY_REVIEW.to_owned()));
+        }
     }
 
     /// Updates the completion menu for the word at the cursor.

@@ -9,7 +9,6 @@ pub(crate) enum Command {
     /// Open another session.
     Sessions(Option<String>),
     New,
-    Threads,
     Thread(Option<String>),
     Role(Option<String>),
     Skill(Option<String>),
@@ -17,7 +16,7 @@ pub(crate) enum Command {
     Steer(String),
     Compact,
     UndoCompaction,
-    Review,
+    Review(ReviewCommand),
     /// Show what the session changed.
     Diff(Selection),
     /// Undo what the session changed, with `force` in spite of conflicts.
@@ -40,6 +39,15 @@ pub(crate) enum Command {
     Quit,
 }
 
+/// A form of `/review`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReviewCommand {
+    /// Turn the review mode on; in it, review the changes so far.
+    OnOrNow,
+    /// Turn the review mode on or off.
+    Set(bool),
+}
+
 /// A form of `/queue`; numbers start at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueCommand {
@@ -49,12 +57,11 @@ pub(crate) enum QueueCommand {
 }
 
 /// Name, arguments and description of each command.
-pub(crate) const COMMANDS: [(&str, &str, &str); 26] = [
+pub(crate) const COMMANDS: [(&str, &str, &str); 25] = [
     ("model", "[NAME]", "choose the model"),
     ("sessions", "[ID]", "resume another session of this project"),
     ("new", "", "start a new session"),
-    ("threads", "", "list the threads and their states"),
-    ("thread", "[KEY]", "switch to a thread, or create it"),
+    ("threads", "[KEY]", "switch to a thread, or create it"),
     ("role", "[NAME]", "choose the role of the next prompts"),
     ("skill", "[NAME]", "send the instructions of a skill"),
     ("init", "", "let the agent write AGENTS.md for this project"),
@@ -89,7 +96,11 @@ pub(crate) const COMMANDS: [(&str, &str, &str); 26] = [
         "[TURN] [FILE] [--force]",
         "undo what the agent changed in files",
     ),
-    ("review", "", "review the changes, in review mode"),
+    (
+        "review",
+        "[on | off]",
+        "turn review mode on; in it, review the changes now",
+    ),
     ("tools", "", "list the agent's tools"),
     ("mcp", "", "list the MCP servers"),
     ("gates", "", "list pending gates"),
@@ -157,7 +168,6 @@ impl Command {
             "model" => Self::Model(optional()),
             "sessions" | "resume" => Self::Sessions(optional()),
             "new" | "clear" => Self::New,
-            "threads" if rest.is_empty() => Self::Threads,
             "thread" | "threads" => Self::Thread(optional()),
             "role" | "roles" => Self::Role(optional()),
             "skill" | "skills" => Self::Skill(optional()),
@@ -173,7 +183,12 @@ impl Command {
                 "undo" => Self::UndoCompaction,
                 _ => return Err(usage(name)),
             },
-            "review" => Self::Review,
+            "review" => Self::Review(match rest {
+                "" => ReviewCommand::OnOrNow,
+                "on" => ReviewCommand::Set(true),
+                "off" => ReviewCommand::Set(false),
+                _ => return Err(usage(name)),
+            }),
             "diff" => Self::Diff(parse_selection(name, rest)?),
             "undo" => {
                 let words = rest.split_whitespace();
@@ -270,7 +285,13 @@ mod tests {
 
     #[test]
     fn lines_parse_to_commands_or_helpful_errors() {
-        let table: [(&str, Result<Command, &str>); 14] = [
+        let table: [(&str, Result<Command, &str>); 17] = [
+            ("/review", Ok(Command::Review(ReviewCommand::OnOrNow))),
+            (
+                "/review off",
+                Ok(Command::Review(ReviewCommand::Set(false))),
+            ),
+            ("/review x", Err("usage: /review [on | off]")),
             ("/model", Ok(Command::Model(None))),
             (
                 "/model  openai/x ",

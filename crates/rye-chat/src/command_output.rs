@@ -9,7 +9,7 @@ use crate::block::Block;
 use crate::command::{COMMANDS, KEYS, PLAIN_KEYS};
 use crate::completion::Choice;
 use crate::pane::Pane;
-use crate::text::{BOLD, CYAN, DIM, Line, PLAIN, YELLOW};
+use crate::text::{BOLD, DIM, Line, PLAIN, YELLOW};
 
 pub(crate) fn help(app: &mut App) {
     let command = |(name, arguments, what): (&str, &str, &str)| {
@@ -96,25 +96,25 @@ pub(crate) fn permissions(app: &App) -> Block {
     Block::Notice(lines)
 }
 
+/// The threads, for a terminal on which the menu cannot be shown.
 pub(crate) fn threads(app: &App) -> Block {
-    let line = |pane: &Pane| {
-        let text = format!("{} {}", app.mark(pane), pane.key);
-        list_item(&text, pane.key == app.pane().key)
-    };
-    let mut lines: Vec<_> = app.panes.iter().map(line).collect();
-    let next = if app.plain {
-        ""
-    } else {
-        "; Ctrl-T for the next"
-    };
-    lines.push(Line::new(&format!("  /thread KEY to switch{next}"), DIM));
-    Block::Notice(lines)
+    choices("threads", &thread_choices(app))
 }
 
-/// A line of a list, marked if it is the current choice.
-fn list_item(name: &str, is_current: bool) -> Line {
-    let mark = if is_current { "▸ " } else { "  " };
-    Line::new(mark, CYAN).with(name, if is_current { BOLD } else { PLAIN })
+/// The threads and what they do.
+pub(crate) fn thread_choices(app: &App) -> Vec<Choice> {
+    let choice = |pane: &Pane| {
+        let current = if pane.key == app.pane().key {
+            ", current"
+        } else {
+            ""
+        };
+        Choice {
+            text: pane.key.clone(),
+            description: format!("{}{current}", app.state(pane)),
+        }
+    };
+    app.panes.iter().map(choice).collect()
 }
 
 /// The tools of an agent, each with the first sentence of its description.

@@ -45,7 +45,7 @@ impl From<&str> for Choice {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Completions {
     pub(crate) models: Vec<String>,
-    pub(crate) threads: Vec<String>,
+    pub(crate) threads: Vec<Choice>,
     pub(crate) files: Vec<String>,
     pub(crate) sessions: Vec<Choice>,
     pub(crate) roles: Vec<Choice>,
@@ -60,7 +60,7 @@ pub(crate) fn menu(before: &str, known: &Completions) -> Option<Menu> {
         return match rest.split_once(' ') {
             None => complete_command(rest),
             Some(("model", part)) => complete(part, &names(&known.models)),
-            Some(("thread" | "threads", part)) => complete(part, &names(&known.threads)),
+            Some(("thread" | "threads", part)) => complete(part, &known.threads),
             Some(("sessions" | "resume", part)) => complete(part, &known.sessions),
             Some(("role" | "roles", part)) => complete(part, &known.roles),
             Some(("skill" | "skills", part)) => complete(part, &known.skills),
@@ -104,14 +104,26 @@ fn quote_name(name: &str) -> String {
 }
 
 fn complete_command(part: &str) -> Option<Menu> {
-    let matches = COMMANDS.iter().filter(|(name, ..)| name.starts_with(part));
-    let choices = matches.map(|(name, arguments, description)| {
-        let end = if arguments.is_empty() { "" } else { " " };
-        Choice {
-            text: format!("{name}{end}"),
-            description: format!("{arguments} {description}").trim().to_owned(),
-        }
-    });
+    let rank = |name: &str| rank(name, part);
+    let mut matches: Vec<_> = COMMANDS
+        .iter()
+        .filter_map(|command| Some((rank(command.0)?, command)))
+        .collect();
+    // If some start like this, only those, and the exact one before all.
+    if matches.iter().any(|(rank, _)| *rank == 0) {
+        matches.retain(|(rank, _)| *rank == 0);
+    }
+    matches.sort_by_key(|(rank, (name, ..))| (*name != part, *rank));
+    let choices = matches
+        .into_iter()
+        .map(|(_, it)| it)
+        .map(|(name, arguments, description)| {
+            let end = if arguments.is_empty() { "" } else { " " };
+            Choice {
+                text: format!("{name}{end}"),
+                description: format!("{arguments} {description}").trim().to_owned(),
+            }
+        });
     menu_for(part, choices.collect())
 }
 
@@ -219,7 +231,7 @@ mod tests {
         let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
         let known = Completions {
             models: names(&["openai/gpt", "anthropic/claude"]),
-            threads: names(&["default", "side"]),
+            threads: vec!["default".into(), "side".into()],
             files: names(&[
                 "src/main.rs",
                 "src/",
@@ -234,12 +246,13 @@ mod tests {
             }],
             ..Completions::default()
         };
-        let table: [(&str, &[&str]); 19] = [
+        let table: [(&str, &[&str]); 20] = [
             ("/sessions ", &["4d1f83a2"]),
             ("/sessions build", &["4d1f83a2"]),
             ("/sessions ftb", &["4d1f83a2"]),
             ("@rdme", &["README.md"]),
             ("/mo", &["model "]),
+            ("/rvw", &["review "]),
             ("/threads", &[]),
             ("/model cl", &["anthropic/claude"]),
             ("/thread ", &["side", "default"]),

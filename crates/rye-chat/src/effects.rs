@@ -19,13 +19,14 @@ use crate::ChatHost;
 use crate::app::{App, Effect, OpenRequest, RunningShell, SessionInfo};
 use crate::attachments;
 use crate::block::{Block, first_line};
-use crate::command::{Command, QueueCommand};
+use crate::command::{Command, QueueCommand, ReviewCommand};
 use crate::command_output;
 use crate::completion::{Choice, Completions};
 use crate::history;
 use crate::shell;
 use crate::text::Line;
 pub(crate) use changes::unknown_line;
+pub(crate) use sessions::BUSY_REVIEW;
 use sessions::INIT_PROMPT;
 
 /// How long to wait for unsent prompts when the user quits.
@@ -164,7 +165,10 @@ impl EffectRunner {
             }
             Command::Model(None) => app.open_picker("model"),
             Command::Thread(None) if app.plain => app.add_block(command_output::threads(app)),
-            Command::Thread(None) => app.open_picker("thread"),
+            Command::Thread(None) => {
+                app.completions.threads = command_output::thread_choices(app);
+                app.open_picker("threads");
+            }
             Command::Init => {
                 let pane = app.pane_mut();
                 pane.unconfirmed += 1;
@@ -174,7 +178,6 @@ impl EffectRunner {
             Command::Status => app.add_block(command_output::status(app)),
             Command::Permissions => app.add_block(command_output::permissions(app)),
             Command::Mcp => self.run_command(&["mcp", "list"]),
-            Command::Threads => app.add_block(command_output::threads(app)),
             Command::Cost => app.add_block(command_output::costs(app)),
             Command::Tools => app.add_block(command_output::tools(&engine)),
             Command::Queue(QueueCommand::Show) => {
@@ -267,13 +270,11 @@ impl EffectRunner {
                     _ => None,
                 })
             }),
-            Command::Review => self.show(async move {
-                let data = engine.session_data(session.id()).await?;
-                let sandbox = data.and_then(|data| data.sandbox);
-                if !sandbox.is_some_and(|it| it.review) {
-                    let text = "the session is not in review mode: rye chat --review";
-                    return Ok(Some(Block::notice(text)));
-                }
+            Command::Review(ReviewCommand::OnOrNow) if !app.info.review => {
+                app.request_review(true);
+            }
+            Command::Review(ReviewCommand::Set(review)) => app.request_review(review),
+            Command::Review(ReviewCommand::OnOrNow) => self.show(async move {
                 let prompt = Prompt {
                     review: true,
                     thread: Some(key),

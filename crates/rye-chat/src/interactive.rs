@@ -82,6 +82,9 @@ pub(crate) async fn run(
         if let Some(request) = ui.app.open_request.take() {
             ui.open(request, &mut events).await;
         }
+        if let Some(review) = ui.app.review_request.take() {
+            ui.switch_review(review, &mut events).await?;
+        }
         if let Some(block) = ui.app.to_expand.take() {
             ui.expand(block)?;
         }
@@ -270,6 +273,22 @@ impl InteractiveUi {
             self.app.add_block(Block::Error(error.to_string()));
         }
         self.runner.load_workspace(&self.app.info);
+    }
+
+    /// Turns the review mode on or off.
+    async fn switch_review(
+        &mut self,
+        review: bool,
+        events: &mut SessionEvents,
+    ) -> Result<(), ChatError> {
+        self.changed_at.get_or_insert_with(Instant::now);
+        let (options, app) = (&self.options, &mut self.app);
+        let switched = self.runner.switch_review(review, options, events, app);
+        let Err(error) = switched.await else {
+            return Ok(());
+        };
+        self.close()?;
+        Err(error.into())
     }
 
     fn add_to_history(&mut self, effect: &Effect) {

@@ -230,6 +230,7 @@ impl App {
         if let Some(data) = engine.session_data(session.id()).await? {
             forked_at = data.forked_from.map(|point| point.entry);
             app.info.title = data.title;
+            app.info.review = data.sandbox.is_some_and(|it| it.review);
             if let (true, Some(model)) = (app.info.model.is_empty(), data.model) {
                 app.info.model = model;
             }

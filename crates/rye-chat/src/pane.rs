@@ -134,7 +134,11 @@ impl Pane {
     /// Applies an event of the thread, with the entry that it refers to.
     pub(crate) fn on_event(&mut self, kind: &EventKind, entry: Option<&Entry>) {
         match kind {
-            EventKind::MessageStart => self.stream = StreamingMessage::default(),
+            EventKind::MessageStart => {
+                // The thinking before the text has been streamed already.
+                self.finish_thinking();
+                self.stream = StreamingMessage::default();
+            }
             EventKind::TextDelta { text } => self.on_text_delta(text),
             EventKind::ThinkingDelta { text } => self.stream.thinking += text,
             EventKind::ToolCallDelta { tool, text, .. } => self.on_call_delta(tool, text),

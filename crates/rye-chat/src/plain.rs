@@ -91,6 +91,10 @@ pub(crate) async fn run(
                 other => runner.start(other, &mut app),
             }
         }
+        if let Some(review) = app.review_request.take() {
+            let switched = runner.switch_review(review, &options, &mut events, &mut app);
+            Box::pin(switched).await?;
+        }
     }
     ui.close(&app)?;
     invalid.map_or(Ok(()), |error| Err(ChatError::InvalidUtf8(error)))

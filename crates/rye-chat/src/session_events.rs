@@ -42,6 +42,19 @@ impl SessionEvents {
         })
     }
 
+    /// Continues with the same session after it was opened again.
+    pub(crate) async fn resume(
+        &mut self,
+        engine: &Engine,
+        session: &Session,
+        updates: UnboundedReceiver<Update>,
+    ) -> Result<(), StoreError> {
+        self.follower = SessionFollower::new(engine, session.id(), self.last_applied).await?;
+        self.session = session.clone();
+        self.updates = updates;
+        Ok(())
+    }
+
     /// Whether every event and gate from before the chat started has been applied.
     pub(crate) fn is_caught_up(&self) -> bool {
         self.last_applied >= self.backlog_end && !self.follower.has_pending_gates()

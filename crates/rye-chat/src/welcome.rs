@@ -30,6 +30,9 @@ pub(crate) fn rows(info: &SessionInfo, home: Option<&Path>) -> Vec<(&'static str
     if let Some(confinement) = &info.confinement {
         sandbox = format!("{sandbox}: {}", describe(confinement));
     }
+    if info.review {
+        sandbox += ", changes need your approval (review mode)";
+    }
     let mut rows = vec![
         ("project", shorten(&info.workspace, home)),
         ("model", info.model.clone()),

@@ -1,11 +1,13 @@
-//! Child sessions (tasks), which a tool call creates and waits for.
+//! Work that a tool call gives to another agent: child sessions (tasks), which the call creates and
+//! waits for, and threads of the same session, which outlast the call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lillux::Hash;
 use rye_protocol::{
     CallId, ErrorCode, ErrorInfo, Limits, Parent, PromptId, Purpose, SessionId, SessionStatus,
-    ThreadId,
+    StatusKind, ThreadId,
 };
 use serde_json::json;
 
@@ -15,6 +17,13 @@ use crate::tool::{ToolContext, ToolError};
 
 /// Maximum depth of child sessions if no limit is set.
 const DEFAULT_MAX_DEPTH: u32 = 3;
+
+/// Start of the keys of threads that work in the background.
+const BACKGROUND_KEY: &str = "task-";
+/// Length of the key of such a thread.
+const KEY_LENGTH: usize = BACKGROUND_KEY.len() + 8;
+/// Maximum number of threads of a session that work in the background.
+const MAX_BACKGROUND: usize = 8;
 
 /// The id of a call's child session. It is derived from the call, so that a repeated call finds
 /// its session again.
@@ -105,5 +114,65 @@ impl ToolContext {
         let session = engine.child(data, parent_budget).await;
         let session = session.map_err(|error| ToolError::failed(error.to_string()))?;
         Ok(Child { session, engine })
+    }
+    /// Sends a prompt to a new thread of the session, which works on after the call, also after a
+    /// restart, and returns its key. A repeated call finds the thread of the first one.
+    pub async fn prompt_in_background(&self, prompt: Prompt) -> Result<String, ToolError> {
+        let session = self.own_session()?;
+        let id = self.child_id();
+        let key: String = id.as_str().chars().take(KEY_LENGTH).collect();
+        let threads = session.threads();
+        let in_background = threads
+            .iter()
+            .any(|thread| thread.id == self.thread && thread.key.starts_with(BACKGROUND_KEY));
+        if in_background || session.data().parent.is_some() {
+            return Err(ToolError(ErrorInfo::new(
+                ErrorCode::Limit,
+                "a task cannot start tasks in the background: call `task` without `background`",
+            )));
+        }
+        let working = threads.iter().filter(|thread| {
+            thread.key.starts_with(BACKGROUND_KEY)
+                && thread.key != key
+                && thread.status != StatusKind::Idle
+        });
+        if working.count() >= MAX_BACKGROUND {
+            let message = format!(
+                "{MAX_BACKGROUND} tasks work in the background already: wait for one with \
+                 `thread_read`"
+            );
+            return Err(ToolError(ErrorInfo::new(ErrorCode::Limit, message)));
+        }
+        let prompt = Prompt {
+            id: Some(PromptId::from(id)),
+            thread: Some(key.clone()),
+            author: self.author.clone(),
+            limits: self.remaining,
+            ..prompt
+        };
+        let sent = session.prompt(prompt).await;
+        sent.map_err(|error| ToolError::failed(error.to_string()))?;
+        Ok(key)
+    }
+
+    /// Waits until a thread of the session has nothing left to do, or for this long.
+    pub async fn wait_for_thread(
+        &self,
+        thread: &ThreadId,
+        time: Duration,
+    ) -> Result<(), ToolError> {
+        let session = self.own_session()?;
+        let done = session.wait_for_thread(thread);
+        match tokio::time::timeout(time, done).await {
+            // The reader sees what the thread has done so far.
+            Err(_) | Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(ToolError::failed(error.to_string())),
+        }
+    }
+
+    fn own_session(&self) -> Result<Session, ToolError> {
+        let engine = self.engine.upgrade();
+        let session = engine.and_then(|engine| engine.open_session(&self.session));
+        session.ok_or_else(|| ToolError::failed("the session is closed"))
     }
 }

@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 use crate::BoxFuture;
 use lillux::redact::Redactor;
 
-pub use login::{LoginProvider, PendingLogin};
+pub use login::{LoginProvider, PendingLogin, TakeAddress};
 
 /// Tokens that expire within this time are refreshed before use.
 const REFRESH_MARGIN: Duration = Duration::from_mins(1);

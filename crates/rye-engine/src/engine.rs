@@ -56,6 +56,7 @@ use event_stream::Watchers;
 use lifecycle::check_same;
 pub use prompt::{Answer, Prompt, ThreadView};
 pub use requests::WithdrawError;
+pub use reviews::ReviewSwitch;
 pub use session::Session;
 pub use threads::{ThreadChange, ThreadSettings};
 

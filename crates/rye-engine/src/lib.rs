@@ -55,7 +55,7 @@ pub use bus::{Feed, Filter, MissedEvents, Notice, Subscription};
 pub use child::Child;
 pub use engine::{
     Answer, BuildError, Builder, DecideError, Decision, Engine, EventStream, NewSession, Prompt,
-    Session, ThreadChange, ThreadSettings, ThreadView, WithdrawError,
+    ReviewSwitch, Session, ThreadChange, ThreadSettings, ThreadView, WithdrawError,
 };
 pub use follow::{SessionFollower, SessionUpdate};
 pub use futures_util::future::BoxFuture;

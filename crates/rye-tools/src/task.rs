@@ -15,9 +15,11 @@ struct Args {
     role: Option<String>,
     model: Option<String>,
     schema: Option<Value>,
+    #[serde(default)]
+    background: bool,
 }
 
-/// Delegates work to a child session and waits for its answer.
+/// Delegates work to a child session and waits for its answer, or to a thread in the background.
 pub fn task() -> impl Tool {
     let parameters = json!({
         "type": "object",
@@ -28,7 +30,8 @@ pub fn task() -> impl Tool {
             },
             "role": { "type": "string", "minLength": 1, "description": "Role of the other agent, a file in `.ai/roles/`." },
             "model": { "type": "string", "description": "Model to use. Default: the current model." },
-            "schema": { "type": "object", "description": "JSON Schema of the result, which the other agent then returns instead of text." }
+            "schema": { "type": "object", "description": "JSON Schema of the result, which the other agent then returns instead of text." },
+            "background": { "type": "boolean", "description": "Returns at once; the task works in a thread of its own. Read its result with `thread_read`." }
         },
         "required": ["prompt"],
         "additionalProperties": false
@@ -51,6 +54,7 @@ async fn run(args: Args, context: ToolContext) -> Result<ToolOutput, ToolError> 
         role,
         model,
         schema,
+        background,
     } = args;
     if let Some(why) = schema.as_ref().and_then(schema_error) {
         let message = format!("`schema` is not a valid JSON Schema: {why}");
@@ -58,6 +62,20 @@ async fn run(args: Args, context: ToolContext) -> Result<ToolOutput, ToolError> 
             ErrorCode::InvalidArguments,
             message,
         )));
+    }
+    if background {
+        let prompt = Prompt {
+            role,
+            model,
+            schema,
+            ..Prompt::from(prompt)
+        };
+        let key = context.prompt_in_background(prompt).await?;
+        let text = format!(
+            "The task works in the thread `{key}`. `thread_read` with this `thread`, `wait` and \
+             `limit` 1 returns its answer."
+        );
+        return Ok(ToolOutput::new(text, json!({ "thread": key })));
     }
     let child = context.child(model).await?;
     let id = child.session().id().clone();

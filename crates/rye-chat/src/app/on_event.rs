@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::App;
 use super::gates::command_prefix;
 use crate::block::{Block, first_line};
+use crate::command_output::thread_choices;
 use crate::pane::Pane;
 use crate::text::{DIM, GREEN, RED};
 
@@ -65,7 +66,7 @@ impl App {
             Some(pane) => pane.id = id.cloned(),
             None => self.panes.push(Pane::new(key, id.cloned())),
         }
-        self.completions.threads = self.panes.iter().map(|pane| pane.key.clone()).collect();
+        self.completions.threads = thread_choices(self);
     }
 
     /// Applies an event that concerns a gate of any session. Returns whether it is one.

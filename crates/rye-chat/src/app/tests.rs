@@ -105,7 +105,7 @@ fn bare_command_opens_its_choices_and_enter_takes_the_best_match() {
     let unlisted = press(&mut app, "/model scripted:x\r", Instant::now());
     assert_eq!(unlisted, model("scripted:x"));
     // A new thread is not one whose name is similar.
-    app.completions.threads = vec!["default".to_owned()];
+    app.completions.threads = vec!["default".into()];
     press(&mut app, "/thread def\r", Instant::now());
     assert_eq!(app.pane().key, "def");
     app.open_picker("model");

@@ -21,6 +21,10 @@ const MENU_LINES: usize = 8;
 /// Lines of a gate's body that are shown even on a small terminal.
 const GATE_LINES: usize = 8;
 
+/// States of threads.
+const IDLE: &str = "idle";
+const WAITING: &str = "waits for you";
+
 /// On a narrower terminal, a gate is too broken up to be readable.
 const MIN_GATE_WIDTH: usize = 16;
 /// Replaces the status line if a gate does not fit.
@@ -252,7 +256,8 @@ impl App {
         }
         // Unknown until the session is open.
         if !self.info.sandbox.is_empty() {
-            parts.push(dim(&self.info.sandbox));
+            let review = if self.info.review { ", review" } else { "" };
+            parts.push(dim(&format!("{}{review}", self.info.sandbox)));
         }
         if let Some(branch) = &self.info.branch {
             parts.push(dim(&format!("git:{branch}")));
@@ -291,13 +296,22 @@ impl App {
     }
 
     /// The state of a thread as a symbol.
-    pub(crate) fn mark(&self, pane: &Pane) -> &'static str {
+    fn mark(&self, pane: &Pane) -> &'static str {
+        match self.state(pane) {
+            IDLE => "○",
+            WAITING => "◆",
+            _ => "●",
+        }
+    }
+
+    /// The state of a thread in words.
+    pub(crate) fn state(&self, pane: &Pane) -> &'static str {
         let is_own = |pending: &PendingGate| Some(&pending.gate.origin.thread) == pane.id.as_ref();
         match pane.status {
-            _ if self.gates.iter().any(is_own) => "◆",
-            StatusKind::Idle => "○",
-            StatusKind::BlockedOnDecisionGate => "◆",
-            _ => "●",
+            _ if self.gates.iter().any(is_own) => WAITING,
+            StatusKind::Idle => IDLE,
+            StatusKind::BlockedOnDecisionGate => WAITING,
+            _ => "works",
         }
     }
 

@@ -10,17 +10,26 @@ use rye_engine::protocol::{
     matches_id,
 };
 use rye_engine::store::{Claim, SessionFilter, StoreError};
-use rye_engine::{Engine, NewSession, Session};
+use rye_engine::{Engine, NewSession, ReviewSwitch, Session};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{EMPTY_THREAD, EffectRunner, Update};
 use crate::app::{App, OpenRequest};
 use crate::block::Block;
+use crate::session_events::SessionEvents;
 use crate::session_list;
 use crate::share;
 
 /// Sessions from which the user can choose.
 const MAX_SESSIONS: usize = 1000;
+
+/// What `/review` says.
+const REVIEW_ON: &str = "review mode is on: you approve the changes at the end of each turn; \
+    /review off turns it off";
+const REVIEW_OFF: &str = "review mode is off: changes reach the files at once";
+const UNCHANGED_REVIEW: &str = "nothing to change";
+pub(crate) const BUSY_REVIEW: &str = "the review mode cannot change while the agent works, a gate \
+    waits or a command runs: stop it first";
 
 /// The prompt of `/init`.
 pub(super) const INIT_PROMPT: &str = "Write AGENTS.md for this project, for agents that work in it. Look at \
@@ -60,6 +69,40 @@ impl EffectRunner {
             ..NewSession::default()
         };
         self.engine.create_session(new).await
+    }
+
+    /// Turns the review mode of the session on or off, and attaches to the session again: it works
+    /// in another sandbox from then on.
+    pub(crate) async fn switch_review(
+        &mut self,
+        review: bool,
+        options: &crate::Options,
+        events: &mut SessionEvents,
+        app: &mut App,
+    ) -> Result<(), StoreError> {
+        let id = self.session.id().clone();
+        self.session.close().await?;
+        let switched = self.engine.set_review(&id, review).await;
+        let session = self.engine.open_session(&id, Claim::IfFree).await?;
+        let (runner, updates) = self.attach(&session, options);
+        events.resume(runner.engine(), &session, updates).await?;
+        *self = runner;
+        app.info.confinement = Some(session.sandbox().confinement());
+        let block = match switched {
+            Ok(ReviewSwitch::Switched) => {
+                app.info.review = review;
+                Block::notice(if review { REVIEW_ON } else { REVIEW_OFF })
+            }
+            Ok(ReviewSwitch::Unchanged) => Block::notice(UNCHANGED_REVIEW),
+            Ok(ReviewSwitch::Busy) => Block::Error(BUSY_REVIEW.to_owned()),
+            Ok(ReviewSwitch::PendingChanges(_)) => {
+                Block::Error("some changes wait for your review: /review shows them".to_owned())
+            }
+            Err(error) => Block::Error(format!("cannot change the review mode: {error}")),
+        };
+        app.add_block(block);
+        self.load_workspace(&app.info);
+        Ok(())
     }
 
     /// Opens a session by a part of its id, or shows the sessions of the project.

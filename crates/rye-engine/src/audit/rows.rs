@@ -38,7 +38,11 @@ pub(super) fn of_session(session: &Session) -> String {
 
 /// Hash of the fields that never change during a session.
 pub(super) fn of_fixed_session(session: &Session) -> String {
-    row(&Session {
+    // The review mode can change, and with it the sandbox, but not where the session works.
+    let place = session.sandbox.as_ref();
+    let place = place.map(|it| (it.kind, &it.workspace, &it.target));
+    let fixed = Session {
+        sandbox: None,
         title: None,
         status: SessionStatus::default(),
         limits: Limits::default(),
@@ -50,7 +54,8 @@ pub(super) fn of_fixed_session(session: &Session) -> String {
         unverified_import: None,
         updated_at: session.created_at,
         ..session.clone()
-    })
+    };
+    row(&(fixed, place))
 }
 
 /// Hash of a thread without the hash of the seal that covers it.

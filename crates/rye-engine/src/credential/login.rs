@@ -16,12 +16,18 @@ pub trait LoginProvider: Send + Sync + 'static {
     -> BoxFuture<'a, Option<Result<PendingLogin, String>>>;
 }
 
+/// Takes the address of a page; the error says what is wrong with it.
+pub type TakeAddress = Box<dyn Fn(&str) -> Result<(), String> + Send>;
+
 /// A login that waits for a person.
 pub struct PendingLogin {
     /// Page on which the person logs in.
     pub url: String,
     /// Code that the person types there, if the page asks for one.
     pub code: Option<String>,
+    /// If the login ends with a redirect to this machine: takes the address of that page from a
+    /// person whose browser runs elsewhere and could not load it.
+    pub redirect: Option<TakeAddress>,
     /// Completes when the person has logged in. The error contains no secrets.
     pub credential: BoxFuture<'static, Result<Credential, String>>,
 }
@@ -43,9 +49,13 @@ impl ToolContext {
         };
         request.context.insert(LOGIN.to_owned(), service.into());
         let text = match &started {
-            Ok(PendingLogin { url, code, .. }) => {
-                let code = code.as_ref().map(|it| format!("\ncode: {it}"));
-                format!("\nlog in: {url}{}", code.unwrap_or_default())
+            Ok(PendingLogin {
+                url,
+                code: Some(code),
+                ..
+            }) => format!("\nlog in: {url}\ncode: {code}"),
+            Ok(PendingLogin { url, .. }) => {
+                format!("\nlog in, with a browser on the machine of rye: {url}")
             }
             Err(why) => format!("\n{why}"),
         };

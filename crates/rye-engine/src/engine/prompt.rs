@@ -117,6 +117,26 @@ impl Session {
         }
     }
 
+    /// Waits until a thread has no unfinished prompt.
+    pub(crate) async fn wait_for_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
+        let shared = self.shared();
+        let mut events = self.subscribe(self.last_event().await?);
+        loop {
+            let record = shared.store.snapshot(self.id()).await?;
+            let mut prompts = record.iter().flat_map(|record| &record.prompts);
+            if prompts.all(|prompt| prompt.thread != *thread) {
+                return Ok(());
+            }
+            loop {
+                match events.next().await? {
+                    Some(notice) if is_turn_end(&notice.event.kind) => break,
+                    Some(_) => {}
+                    None => return Err(self.close_reason()),
+                }
+            }
+        }
+    }
+
     /// Waiting prompts of a thread, in queue order.
     pub async fn waiting_prompts(
         &self,

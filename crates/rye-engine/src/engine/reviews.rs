@@ -1,14 +1,81 @@
-//! Decisions about change sets.
+//! Review mode of a session, and decisions about change sets.
 
-use rye_protocol::{ActionId, CHANGE_SET, ChangeSet, ChangeSetSummary, Gate, Selection};
+use rye_protocol::{
+    ActionId, CHANGE_SET, ChangeSet, ChangeSetSummary, Gate, SandboxId, SandboxRef, Selection,
+    SessionId,
+};
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::{Decision, Engine};
 use crate::blob::SCHEME;
 use crate::review;
+use crate::sandbox::SandboxError;
+use crate::store::StoreError;
+
+/// What [`Engine::set_review`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReviewSwitch {
+    /// The mode was changed.
+    Switched,
+    /// The session was in this mode already.
+    Unchanged,
+    /// The session is in the middle of a turn or has queued prompts.
+    Busy,
+    /// So many changes wait for a review.
+    PendingChanges(usize),
+}
 
 impl Engine {
+    /// Turns the review mode of a session on or off. No host may hold the session.
+    pub async fn set_review(
+        &self,
+        id: &SessionId,
+        review: bool,
+    ) -> Result<ReviewSwitch, StoreError> {
+        let snapshot = self.inner.store.snapshot(id).await?;
+        let snapshot = snapshot.ok_or_else(|| StoreError::NotFound {
+            kind: "session",
+            id: id.to_string(),
+        })?;
+        let Some(before) = snapshot.session.sandbox else {
+            return Ok(ReviewSwitch::Unchanged);
+        };
+        if before.review == review {
+            return Ok(ReviewSwitch::Unchanged);
+        }
+        let in_turn = snapshot.threads.iter().any(|thread| thread.turn.is_some());
+        if in_turn || !snapshot.prompts.is_empty() {
+            return Ok(ReviewSwitch::Busy);
+        }
+        let failed = |error: SandboxError| StoreError::Sandbox(id.clone(), error);
+        if before.review {
+            let sandbox = self.inner.sandboxes.open(&before).await.map_err(failed)?;
+            if let Some(review) = sandbox.review() {
+                let set = review.changes().await.map_err(failed)?.set;
+                if !set.changes.is_empty() {
+                    return Ok(ReviewSwitch::PendingChanges(set.changes.len()));
+                }
+            }
+        }
+        // The files of a sandbox are stored by its id.
+        let after = SandboxRef {
+            id: SandboxId::new(),
+            review,
+            ..before.clone()
+        };
+        // Refuses a mode that does not work here, before it is stored.
+        let opened = self.inner.sandboxes.open(&after).await.map_err(failed)?;
+        self.change_stored(id, None, |data| data.sandbox = Some(after))
+            .await?;
+        drop(opened);
+        if before.review {
+            let destroyed = self.inner.sandboxes.destroy(&before).await;
+            destroyed.map_err(failed)?;
+        }
+        Ok(ReviewSwitch::Switched)
+    }
+
     /// What is wrong with the selection in a decision about a change set.
     pub(super) async fn selection_error(&self, gate: &Gate, decision: &Decision) -> Option<String> {
         let summary = gate.context.get(CHANGE_SET)?;

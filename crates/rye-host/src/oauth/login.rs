@@ -12,6 +12,7 @@ use rye_engine::protocol::Millis;
 use rye_items::vault::{Vault, VaultError};
 use rye_mcp::client::Loopback;
 use serde::Deserialize;
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 use zeroize::Zeroizing;
 
@@ -140,7 +141,12 @@ impl LoginProvider for ServiceLogins {
         service: &'a str,
     ) -> BoxFuture<'a, Option<Result<PendingLogin, String>>> {
         Box::pin(async move {
-            match ServiceLogins::start(self, service, None, &[]).await {
+            // Whoever answers the gate may be at another machine, where only a code works.
+            let device_url = self.services.get(service).map(|it| &it.device_url);
+            let method = device_url
+                .is_some_and(Option::is_some)
+                .then_some(LoginMethod::Device);
+            match ServiceLogins::start(self, service, method, &[]).await {
                 Err(LoginError::UnknownService(..)) => None,
                 Err(error) => Some(Err(error.to_string())),
                 Ok(pending) => Some(Ok(pending)),
@@ -180,8 +186,20 @@ impl Login {
             }
             query.extend_pairs(&self.service.parameters);
         }
+        let (pasted_tx, mut pasted) = mpsc::unbounded_channel();
+        let expected = state.clone();
+        let take_address = move |address: &str| {
+            let address = address.trim();
+            code_of(address, &expected)?;
+            // If the login has ended meanwhile, nothing needs the address.
+            let _ = pasted_tx.send(Zeroizing::new(address.to_owned()));
+            Ok(())
+        };
         let credential = async move {
-            let redirect = loopback.wait_for_redirect().await?;
+            let redirect = tokio::select! {
+                redirect = loopback.wait_for_redirect() => Zeroizing::new(redirect?),
+                Some(address) = pasted.recv() => address,
+            };
             let code = code_of(&redirect, &state)?;
             let form = vec![
                 ("grant_type", "authorization_code"),
@@ -195,6 +213,7 @@ impl Login {
         Ok(PendingLogin {
             url: url.to_string(),
             code: None,
+            redirect: Some(Box::new(take_address)),
             credential: Box::pin(credential),
         })
     }
@@ -259,6 +278,7 @@ impl Login {
         Ok(PendingLogin {
             url: page,
             code: Some(issued.user_code),
+            redirect: None,
             credential: Box::pin(credential),
         })
     }
@@ -300,7 +320,7 @@ impl Login {
 
 /// The code in the redirect of the browser, if the redirect belongs to this login.
 fn code_of(redirect: &str, state: &str) -> Result<Zeroizing<String>, String> {
-    let url = Url::parse(redirect).map_err(|error| error.to_string())?;
+    let url = Url::parse(redirect).map_err(|error| format!("not an address: {error}"))?;
     let value = |name: &str| {
         let mut pairs = url.query_pairs();
         let pair = pairs.find(|(key, _)| key == name);

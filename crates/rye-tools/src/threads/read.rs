@@ -1,6 +1,11 @@
 //! The tool `thread_read`: reads a thread in pages.
 
-use rye_protocol::{Entry, EntryId, EntryKind, Message, Part, Role, RunEvent, SessionId};
+use std::time::Duration;
+
+use rye_protocol::{
+    Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, Message, Part, Role, RunEvent, SessionId,
+    Thread,
+};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -20,6 +25,8 @@ const MAX_ENTRY: usize = 4000;
 const MAX_ARGS: usize = 500;
 /// Maximum size of the result, in bytes.
 const MAX_TEXT: usize = 60_000;
+/// Maximum time to wait for a thread, in seconds.
+const MAX_WAIT: u64 = 600;
 /// Key of the default thread.
 const DEFAULT_THREAD: &str = "default";
 
@@ -37,6 +44,7 @@ pub fn thread_read() -> impl Tool {
             "session": { "type": "string", "minLength": 1, "description": "Id of the session, or `parent`. Default: this session." },
             "before": { "type": "string", "minLength": 1, "description": "Id of an entry; the entries before it are shown. Default: the end of the thread." },
             "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "Number of entries. Default: 20." },
+            "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT, "description": "Seconds to wait until a thread of this session has finished. Default: 0." },
         },
         "additionalProperties": false,
     });
@@ -50,26 +58,48 @@ struct Args {
     session: Option<String>,
     before: Option<EntryId>,
     limit: Option<usize>,
+    #[serde(default)]
+    wait: u64,
 }
 
 async fn run(args: Args, context: ToolContext) -> Result<ToolOutput, ToolError> {
     let sessions = context.related_sessions()?;
-    let related = find_session(&sessions, args.session.as_deref(), &context).await?;
     let requested = args.thread.as_deref().unwrap_or(DEFAULT_THREAD);
-    let matches = |key: &str, id: &str| key == requested || id == requested;
-    let mut threads = related.threads.iter();
-    let thread = threads.find(|thread| matches(&thread.key, thread.id.as_str()));
-    let thread = thread.ok_or_else(|| {
-        let keys: Vec<_> = related.threads.iter().map(|it| it.key.as_str()).collect();
-        let message = format!("no thread {requested}; threads: {}", keys.join(", "));
-        ToolError::failed(message)
-    })?;
+    let mut related = find_session(&sessions, args.session.as_deref(), &context).await?;
+    let id = find_thread(&related, requested)?.id.clone();
+    if args.wait > 0 && related.relation == Relation::Own {
+        if id == context.thread {
+            let message = "this thread cannot wait for itself".to_owned();
+            return Err(ToolError(ErrorInfo::new(
+                ErrorCode::InvalidArguments,
+                message,
+            )));
+        }
+        let time = Duration::from_secs(args.wait.min(MAX_WAIT));
+        context.wait_for_thread(&id, time).await?;
+        related = find_session(&sessions, args.session.as_deref(), &context).await?;
+    }
+    let thread = find_thread(&related, requested)?;
     let path = sessions.path(&related, thread).await.map_err(store_error)?;
     let limit = args.limit.unwrap_or(DEFAULT_LIMIT);
     let found = page(&path, args.before.as_ref(), limit);
     let (entries, has_more) =
         found.ok_or_else(|| ToolError::failed("entry `before` is not in this thread"))?;
-    Ok(format_page(entries, has_more, limit == 1))
+    let output = format_page(entries, has_more, limit == 1);
+    Ok(match thread.turn {
+        Some(_) => ToolOutput::new(format!("{}\n[the thread works]", output.text), output.data),
+        None => output,
+    })
+}
+
+fn find_thread<'a>(related: &'a RelatedSession, requested: &str) -> Result<&'a Thread, ToolError> {
+    let matches = |thread: &&Thread| thread.key == requested || thread.id.as_str() == requested;
+    let found = related.threads.iter().find(matches);
+    found.ok_or_else(|| {
+        let keys: Vec<_> = related.threads.iter().map(|it| it.key.as_str()).collect();
+        let message = format!("no thread {requested}; threads: {}", keys.join(", "));
+        ToolError::failed(message)
+    })
 }
 
 /// The session to read. A session that may not be read gives the same error as a missing one.

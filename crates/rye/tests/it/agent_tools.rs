@@ -250,6 +250,34 @@ fn command_in_the_background_is_read_killed_and_ends_with_the_session() {
     assert!(!process.exists(), "the command outlives the session");
 }
 
+#[test]
+fn task_in_the_background_outlasts_its_call_and_its_process() {
+    let env = TestEnv::new();
+    let script = "steps:\n  - tool_calls: [{ name: task, args: { prompt: count, background: true, \
+                  model: 'scripted:child.yaml' } }]\n  - text: started\n";
+    let child = "steps:\n  - tool_calls: [{ name: task, args: { prompt: count, background: true } }]\n  \
+                 - { text: 'forty-two, ${last_tool_result}', delay_ms: 2000 }\n";
+    env.write("project/child.yaml", child);
+    let output = prompt(&env, script, &[]);
+    assert_eq!(outcome(&output)["answer"], "started", "{output:?}");
+    let started = results(&env, &output);
+    let key = started[0].1["thread"].as_str().unwrap().to_owned();
+    assert!(started[0].0.contains(&key), "{started:?}");
+    let session = outcome(&output)["session"].as_str().unwrap().to_owned();
+    let read = value!({ "thread": key, "wait": 60, "limit": 1 });
+    // The first answers of the script were given in the first process.
+    let script = format!(
+        "steps:\n  - text: unused\n  - text: unused\n  - tool_calls: [{{ name: thread_read, args: {read} }}]\n  - text: read\n"
+    );
+    let output = prompt(&env, &script, &["--session", &session]);
+    let all = results(&env, &output);
+    let answers: Vec<_> = all.iter().map(|(text, _)| text.as_str()).collect();
+    let found = answers.iter().find(|text| text.contains("forty-two"));
+    // A task in the background cannot start another one.
+    let found = found.unwrap_or_else(|| panic!("{answers:?}"));
+    assert!(found.contains("cannot start tasks"), "{answers:?}");
+}
+
 /// A check that finds each line with `bad`, and one that does not exist.
 const CHECKS: &str = "
 checks:

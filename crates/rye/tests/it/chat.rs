@@ -12,6 +12,7 @@ mod recording;
 mod rendering;
 mod sessions;
 mod signals;
+mod sizes;
 mod tasks;
 mod threads;
 mod user_commands;

@@ -361,6 +361,38 @@ fn setting_is_for_new_sessions_whose_files_are_real() {
 }
 
 #[test]
+fn mode_of_a_session_is_changed_while_nothing_runs_in_it() {
+    let env = project();
+    script(&env, &["echo one > one.txt"]);
+    let first = outcome(&env.run(&PROMPT));
+    let session = first["session"].as_str().unwrap();
+    assert_eq!(env.read("project/one.txt"), "one\n");
+    let set = |option: &str| env.run(&["session", "review", session, option, "--json"]);
+    assert_eq!(json(&set("--on"))["review"], true);
+    // The script goes on after the two answers of the first prompt.
+    let call = json!({ "name": "bash", "args": { "command": "echo two > two.txt" } });
+    let text = format!(
+        "steps: [{{ text: a }}, {{ text: b }}, {{ tool_calls: [{call}] }}]\nafter_last: {{ text: done }}\n"
+    );
+    env.write("project/script.yaml", &text);
+    let args = ["prompt", "go on", "--session", session, "--no-wait"];
+    let second = env.run(&args);
+    assert_eq!(second.status.code(), Some(5), "{second:?}");
+    assert!(!env.path("project/two.txt").exists());
+    assert_eq!(json(&set("--off"))["error"]["code"], "busy");
+    succeed(&env, &["gate", "approve", &short_gate_id(&only_gate(&env))]);
+    succeed(&env, &["session", "resume", session]);
+    assert_eq!(env.read("project/two.txt"), "two\n");
+    assert_eq!(json(&set("--off"))["review"], false);
+    succeed(&env, &["session", "verify", session]);
+    let virtual_session = outcome(&env.run(&[&PROMPT[..], &["--sandbox", "virtual"]].concat()));
+    let id = virtual_session["session"].as_str().unwrap();
+    let refused = env.run(&["session", "review", id, "--on"]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(message.contains("`confined`"), "{message}");
+}
+
+#[test]
 fn review_mode_is_refused_in_other_sandboxes() {
     let env = project();
     script(&env, &["echo new > made.txt"]);

@@ -170,6 +170,25 @@ fn token(form: &HashMap<String, String>, state: &mut State) -> (u16, String) {
 
 /// Opens a page like a browser and follows its redirects.
 fn browse(url: &str) -> String {
+    let page = open(url);
+    match location(&page) {
+        Some(to) => browse(&to),
+        None => page,
+    }
+}
+
+/// The address to which a page redirects.
+fn redirect(url: &str) -> Option<String> {
+    location(&open(url))
+}
+
+fn location(page: &str) -> Option<String> {
+    let mut lines = page.lines();
+    let to = lines.find_map(|line| line.strip_prefix("location: "))?;
+    Some(to.trim().to_owned())
+}
+
+fn open(url: &str) -> String {
     let rest = url.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
@@ -177,13 +196,7 @@ fn browse(url: &str) -> String {
     stream.write_all(request.as_bytes()).unwrap();
     let mut page = String::new();
     stream.read_to_string(&mut page).unwrap();
-    let to = page
-        .lines()
-        .find_map(|line| line.strip_prefix("location: "));
-    match to {
-        Some(to) => browse(to.trim()),
-        None => page,
-    }
+    page
 }
 
 /// A project with a command that needs the credential `acme`.
@@ -259,6 +272,50 @@ fn login_in_a_browser_is_stored_and_refreshed_before_it_expires() {
 }
 
 #[test]
+fn address_of_a_page_that_another_machine_could_not_load_completes_the_login() {
+    let server = OAuthServer::start();
+    let env = env(&server.config("    authorize_url: AT/authorize\n"));
+    let mut command = env.command();
+    command.args(["vault", "login", "acme"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let errors = BufReader::new(child.stderr.take().unwrap());
+    let mut lines = errors.lines().map(Result::unwrap);
+    after(&mut lines, "open this URL in a browser:");
+    let url = lines.next().unwrap();
+    let redirect = redirect(&url).unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let other = redirect.replace("state=", "state=x");
+    writeln!(input, "no address\n{other}").unwrap();
+    after(&mut lines, "not an address");
+    after(&mut lines, "the redirect belongs to another login");
+    writeln!(input, "{redirect}").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let listed = json(&env.run(&["vault", "list", "--json"]));
+    assert_eq!(listed["credentials"][0]["name"], "acme");
+}
+
+#[test]
+fn gate_prefers_a_code_that_works_on_any_machine() {
+    let server = OAuthServer::start();
+    let env = env(&server.config("    authorize_url: AT/authorize\n    device_url: AT/device\n"));
+    let child = env.command().args(PROMPT).spawn().unwrap();
+    // The login needs two polls, so the gate may close at any time: the record has its text.
+    let output = child.wait_with_output().unwrap();
+    let answer = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(answer.contains("I read: refreshed"), "{output:?}");
+    let shown = env.run(&["session", "list", "--json"]);
+    let session = json(&shown)["sessions"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let exported = env.run(&["session", "export", &session]);
+    let exported = String::from_utf8_lossy(&exported.stdout).into_owned();
+    assert!(exported.contains("code: ABCD-EFGH"), "{exported}");
+}
+
+#[test]
 fn login_with_a_device_code_waits_for_the_person() {
     let server = OAuthServer::start();
     let env = env(&server.config("    device_url: AT/device\n"));
@@ -291,7 +348,7 @@ fn gate_of_a_missing_login_has_the_link_and_closes_after_the_login() {
         "{listed}"
     );
     let mut lines = gate["body"].as_str().unwrap().lines().map(str::to_owned);
-    let url = after(&mut lines, "log in: ");
+    let url = after(&mut lines, "with a browser on the machine of rye: ");
     assert!(browse(&url).contains("You are logged in."));
     let output = child.wait_with_output().unwrap();
     let answer = String::from_utf8_lossy(&output.stdout).into_owned();

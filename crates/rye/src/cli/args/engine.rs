@@ -343,10 +343,10 @@ pub(crate) enum SessionCommand {
         rye session artifacts 4d1f83a2 --get 1\n  \
         rye session artifacts 4d1f83a2 --get report.pdf --output - | less")]
     Artifacts(ArtifactsArgs),
-    /// Review the changes that a session in review mode has made
+    /// Review the changes that a session in review mode has made, or turn the mode on or off
     #[command(
         after_help = "Opens a gate with the changes, as the end of a turn does. Exit codes are those of\n\
-        `rye prompt`.\n\nExample:\n  rye session review 4d1f83a2"
+        `rye prompt`.\n\nExamples:\n  rye session review 4d1f83a2\n  rye session review 4d1f83a2 --on"
     )]
     Review(ReviewArgs),
     /// Show what a session changed in files
@@ -583,6 +583,12 @@ pub(crate) struct ReviewArgs {
     /// Exit once the gate is open instead of waiting for a decision
     #[arg(long)]
     pub(crate) no_wait: bool,
+    /// Turn review mode on; nothing may run in the session
+    #[arg(long, conflicts_with_all = ["off", "no_wait"])]
+    pub(crate) on: bool,
+    /// Turn review mode off, once no change waits for a review
+    #[arg(long, conflicts_with = "no_wait")]
+    pub(crate) off: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -46,7 +46,6 @@ fn commands_print_their_output() {
             ("/cost", "$0"),
             ("/gates", "no pending gates"),
             ("/queue", "the queue is empty"),
-            ("/threads", "/thread KEY to switch"),
             ("/compact", "nothing to compact"),
             ("/compact undo", "no compaction to undo"),
             ("/diff", "the agent changed no files"),

@@ -2,7 +2,8 @@
 
 use crate::chat::window::{LAST_ANSWER, Window};
 use crate::chat::{
-    LOCAL, MODEL, assert_screen, env, gate, run_count, wait_gate_grace, with_deploy,
+    LOCAL, MODEL, SIZES, SMALL, assert_screen, env, gate, run_count, session, wait_gate_grace,
+    with_deploy,
 };
 
 #[test]
@@ -151,6 +152,51 @@ fn changes_of_a_turn_are_reviewed_and_single_files_chosen() {
     window.wait_for("Applied to the workspace: c.txt");
     window.wait_ready();
     assert_eq!(env.read("project/c.txt"), "one\n");
+}
+
+#[test]
+fn review_mode_is_turned_on_and_off() {
+    let script = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo one > a.txt' } }]\n  \
+                  - text: first\n  \
+                  - tool_calls: [{ name: bash, args: { command: 'echo two > b.txt' } }]\n  \
+                  - text: second\n";
+    for (_, size) in SIZES {
+        let env = env(script);
+        assert!(env.run(&["init"]).status.success());
+        let window = Window::open(&env, MODEL, size);
+        window.wait_until("ready", |screen| screen.contains("ready"));
+        window.press("/review\r");
+        window.wait_for_words("review mode is on: you approve the changes");
+        window.press("/review on\r");
+        window.wait_for_words("nothing to change");
+        window.press("go\r");
+        let is_readable = |screen: &str| screen.contains("y yes");
+        if size == SMALL {
+            // The gate does not fit: it is answered in a larger window.
+            window.wait_for_words("terminal too small");
+            window.resize(80, 24);
+        }
+        window.wait_until("the review", is_readable);
+        assert!(!env.path("project/a.txt").exists());
+        window.press("/review off\r");
+        window.wait_for_words("the review mode cannot change");
+        wait_gate_grace();
+        window.press("y");
+        window.wait_for_words("Applied to the workspace: a.txt");
+        window.resize(size.0, size.1);
+        window.wait_until("ready", |screen| screen.contains("ready"));
+        window.press("/review off\r");
+        window.wait_for_words("review mode is off");
+        window.press("more\r");
+        window.wait_for_text("second");
+        window.wait_until("ready", |screen| screen.contains("ready"));
+        assert_eq!(env.read("project/b.txt"), "two\n");
+        window.press("\x04");
+        let (code, screen) = window.exit();
+        assert_eq!(code, 0, "{screen}");
+        let verified = env.run(&["session", "verify", &session(&env)]);
+        assert!(verified.status.success(), "{verified:?}");
+    }
 }
 
 #[test]

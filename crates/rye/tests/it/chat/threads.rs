@@ -23,7 +23,9 @@ fn each_thread_has_its_own_conversation() {
         window.press("\x14");
         window.wait_for("› in the first");
         window.press("/threads\r");
-        window.wait_for("/thread KEY to switch");
+        window.wait_for("default  idle, current");
+        window.press("\x1b[B\r");
+        window.wait_for("› in the second");
     }
 }
 

@@ -334,6 +334,19 @@ impl<'a> Window<'a> {
         row.unwrap().1
     }
 
+    /// Waits until the terminal got a text, which may contain escape sequences.
+    #[track_caller]
+    pub(crate) fn wait_for_bytes(&self, text: &str) {
+        let (output, changed) = &*self.output;
+        let mut output = output.lock().unwrap();
+        let end = Instant::now() + TIMEOUT;
+        while !String::from_utf8_lossy(&output.bytes).contains(text) {
+            let left = end.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero() && !output.ended, "waited for {text:?}");
+            output = changed.wait_timeout(output, left).unwrap().0;
+        }
+    }
+
     /// All output so far.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let (output, _) = &*self.output;

@@ -1,17 +1,20 @@
-//! `rye session review`: asks for a review of a session's changes.
+//! `rye session review`: asks for a review of a session's changes, and turns the review mode on or
+//! off.
 
-use rye_engine::Prompt;
-use rye_engine::protocol::TurnEnd;
+use rye_engine::protocol::{SessionId, TurnEnd};
 use rye_engine::store::Claim;
+use rye_engine::{Engine, Prompt, ReviewSwitch};
 use rye_host::engine::EngineOptions;
 use rye_host::follower::Follower;
 use rye_host::session_engine::with_session;
+use serde_json::{Value, json};
 
 use super::Show;
 use crate::cli::args::ReviewArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::observer::{SOURCE, TerminalObserver};
+use crate::cli::page::Page;
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::signal_notice::SignalNotice;
 
@@ -20,6 +23,11 @@ const PROMPT: &str = "Review the changes.";
 
 pub(super) fn run(args: &ReviewArgs, context: &Context) -> Outcome {
     let part = &args.session.id;
+    if args.on || args.off {
+        return with_session(context, part, EngineOptions::default(), async |it| {
+            switch(it.engine, it.session, args.on).await
+        });
+    }
     with_session(context, part, EngineOptions::default(), async |it| {
         let (engine, id) = (it.engine, it.session);
         let before = engine.last_event(id).await?;
@@ -28,7 +36,8 @@ pub(super) fn run(args: &ReviewArgs, context: &Context) -> Outcome {
         let sandbox = data.and_then(|data| data.sandbox);
         if !sandbox.is_some_and(|it| it.review) {
             let message = format!("session {} is not in review mode", id.short());
-            return Err(Failure::usage(message).hint("rye prompt --review 'your task'"));
+            let hint = format!("rye session review {} --on", id.short());
+            return Err(Failure::usage(message).hint(hint));
         }
         let follower = Follower {
             engine,
@@ -57,4 +66,44 @@ pub(super) fn run(args: &ReviewArgs, context: &Context) -> Outcome {
         let show = Show::load(engine, id.clone(), context).await?;
         Ok(Box::new(Show { failure, ..show }) as Box<dyn Report>)
     })
+}
+
+/// Turns the review mode on or off.
+async fn switch(engine: &Engine, id: &SessionId, review: bool) -> Outcome {
+    let short = id.short();
+    match engine.set_review(id, review).await? {
+        ReviewSwitch::Switched | ReviewSwitch::Unchanged => {
+            let session = id.clone();
+            Ok(Box::new(Switched { session, review }))
+        }
+        ReviewSwitch::Busy => {
+            let message = format!("session {short} has work to do");
+            let hint = format!("rye session resume {short}");
+            Err(Failure::failed("busy", message).hint(hint))
+        }
+        ReviewSwitch::PendingChanges(count) => {
+            let message = format!("session {short} has changes to review: {count}");
+            let hint = format!("rye session review {short}");
+            Err(Failure::failed("pending_changes", message).hint(hint))
+        }
+    }
+}
+
+struct Switched {
+    session: SessionId,
+    review: bool,
+}
+
+impl Report for Switched {
+    fn json(&self) -> Value {
+        json!({ "session": self.session, "review": self.review })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let mode = if self.review { "on" } else { "off" };
+        page.line(format_args!(
+            "session {}: review mode is {mode}",
+            self.session.short()
+        ));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rye_engine::credential::{CredentialStore as _, Owner};
+use rye_engine::credential::{CredentialStore as _, Owner, TakeAddress};
 use rye_host::LoginMethod;
 use rye_host::engine::{runtime, service_logins};
 use rye_items::vault::Vault;
@@ -13,7 +13,7 @@ use crate::cli::args::LoginServiceArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::page::{BOLD, Page, paint, sanitize};
-use crate::cli::printer::{Outcome, Report};
+use crate::cli::printer::{Outcome, Printer, Report};
 
 /// How long the user has to log in.
 const TIMEOUT: Duration = Duration::from_mins(10);
@@ -35,6 +35,12 @@ pub(super) fn run(args: &LoginServiceArgs, vault: Vault, context: &Context) -> O
         if let Some(code) = &pending.code {
             printer.print_stderr(&format!("and type this code: {}\n", sanitize(code)));
         }
+        if let Some(take_address) = pending.redirect {
+            let text = "If that browser is on another machine, it cannot load the last page: paste \
+                        the address of that page here, and press Enter.\n";
+            printer.print_stderr(text);
+            read_address(take_address, printer);
+        }
         let failed = |why: &str| {
             let message = format!("cannot log in to {service}: {why}");
             Failure::failed("login", message)
@@ -46,6 +52,22 @@ pub(super) fn run(args: &LoginServiceArgs, vault: Vault, context: &Context) -> O
         Ok::<_, Failure>(())
     })?;
     Ok(Box::new(ServiceLogin { service, owner }))
+}
+
+/// Reads addresses from standard input until one belongs to the login. The thread ends with the
+/// process.
+fn read_address(take_address: TakeAddress, printer: Printer) {
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if line.trim().is_empty() {
+                continue;
+            }
+            match take_address(&line) {
+                Ok(()) => return,
+                Err(why) => printer.print_stderr(&format!("{}\n", sanitize(&why))),
+            }
+        }
+    });
 }
 
 struct ServiceLogin {
