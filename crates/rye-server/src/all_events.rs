@@ -4,10 +4,10 @@
 //! the first frame has the position of each unfinished session. A client that was disconnected
 //! continues the sessions it is interested in with their own streams.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use futures_util::{Stream, stream};
-use rye_engine::protocol::{Event, Purpose, Session, SessionId, SessionStatus};
+use rye_engine::protocol::{Event, GateId, Millis, Purpose, Session, SessionId, SessionStatus};
 use rye_engine::store::{SessionFilter, StoreError};
 use rye_engine::{Feed, MissedEvents, Notice};
 use serde_json::{Value, json};
@@ -25,6 +25,9 @@ const MAX_SESSIONS: usize = 1000;
 /// Number of events that are read at once.
 const PAGE: usize = 256;
 
+/// Pending gates of a session, and when they were opened.
+type PendingGates = BTreeMap<GateId, Millis>;
+
 /// The events of all sessions of a caller.
 pub(crate) struct AllEvents {
     app: App,
@@ -34,8 +37,13 @@ pub(crate) struct AllEvents {
     feed: Feed,
     /// Notifies of commits by other processes.
     commits: watch::Receiver<()>,
-    /// Positions in the sessions that other processes hold.
-    foreign: BTreeMap<SessionId, u64>,
+    /// Sessions that other processes hold.
+    foreign: BTreeSet<SessionId>,
+    /// The pending gates of all sessions. Whoever decides one writes the decision past the process
+    /// that holds the session, which may be this one.
+    gates: BTreeMap<SessionId, PendingGates>,
+    /// Sequence number of the last event of each session that was read or published here.
+    positions: HashMap<SessionId, u64>,
     /// Sessions that were looked up; `None` if the caller cannot see it.
     known: HashMap<SessionId, Option<Session>>,
     queue: VecDeque<Frame>,
@@ -54,12 +62,19 @@ impl AllEvents {
             filter,
             feed,
             commits,
-            foreign: BTreeMap::new(),
+            foreign: BTreeSet::new(),
+            gates: BTreeMap::new(),
+            positions: HashMap::new(),
             known: HashMap::new(),
             queue: VecDeque::new(),
             is_over: false,
         };
-        this.foreign = this.foreign_positions().await?;
+        this.foreign = this.held_elsewhere().await?;
+        this.gates = this.pending_gates().await?;
+        for session in this.foreign.iter().chain(this.gates.keys()) {
+            let last = this.app.engine().last_event(session).await?;
+            this.positions.insert(session.clone(), last);
+        }
         let init = this.init().await?;
         this.queue.push_back(init);
         Ok(this)
@@ -109,7 +124,7 @@ impl AllEvents {
                     return Some(closing_frame());
                 }
                 notice = self.feed.next() => match notice {
-                    Ok(Some(notice)) => self.push(&notice).await,
+                    Ok(Some(notice)) => self.publish(&notice).await,
                     Ok(None) => return None,
                     Err(MissedEvents(missed)) => {
                         self.queue.push_back(Frame::new("lagged", json!({ "missed": missed })));
@@ -128,8 +143,24 @@ impl AllEvents {
         }
     }
 
+    /// Adds an event that this process published, after those that others wrote before it.
+    async fn publish(&mut self, notice: &Notice) -> Result<(), Problem> {
+        let session = &notice.event.session;
+        let position = self.positions.get(session).copied();
+        match (notice.event.sequence, position) {
+            // Events of a session that was created again start at 1.
+            (Some(number), Some(last)) if number > 1 && number <= last => Ok(()),
+            (Some(number), Some(last)) if number > last + 1 => self.read(session, Millis(0)).await,
+            _ => self.push(notice).await,
+        }
+    }
+
     /// Adds the frame for an event, if the caller wants and may see it.
     async fn push(&mut self, notice: &Notice) -> Result<(), Problem> {
+        if let Some(number) = notice.event.sequence {
+            let session = notice.event.session.clone();
+            self.positions.insert(session, number);
+        }
         if !self.filter.matches(&notice.event) {
             return Ok(());
         }
@@ -161,56 +192,81 @@ impl AllEvents {
         Ok(session)
     }
 
-    /// The sessions that other processes hold, and their positions: known ones, or the present one.
-    async fn foreign_positions(&self) -> Result<BTreeMap<SessionId, u64>, StoreError> {
+    /// The sessions that other processes hold.
+    async fn held_elsewhere(&self) -> Result<BTreeSet<SessionId>, StoreError> {
         let engine = self.app.engine();
-        let mut positions = BTreeMap::new();
-        for holder in engine.holders().await? {
-            if engine.session(&holder.session).is_some() {
-                continue;
-            }
-            let position = match self.foreign.get(&holder.session) {
-                Some(last) => *last,
-                None => engine.last_event(&holder.session).await?,
-            };
-            positions.insert(holder.session, position);
+        let holders = engine.holders().await?.into_iter();
+        let sessions = holders.map(|holder| holder.session);
+        Ok(sessions
+            .filter(|session| engine.session(session).is_none())
+            .collect())
+    }
+
+    /// The pending gates of all sessions.
+    async fn pending_gates(&self) -> Result<BTreeMap<SessionId, PendingGates>, StoreError> {
+        let mut sessions: BTreeMap<_, PendingGates> = BTreeMap::new();
+        for gate in self.app.engine().pending_gates(None).await? {
+            let gates = sessions.entry(gate.origin.session).or_default();
+            gates.insert(gate.id, gate.created_at);
         }
-        Ok(positions)
+        Ok(sessions)
     }
 
     /// Reads what other processes have committed.
     async fn read_foreign(&mut self) -> Result<(), Problem> {
-        let before = std::mem::take(&mut self.foreign);
-        self.foreign.clone_from(&before);
-        let held = self.foreign_positions().await?;
-        // A session that was just released may have last events.
-        let mut all = before;
-        for (session, position) in &held {
-            all.entry(session.clone()).or_insert(*position);
+        let held = self.held_elsewhere().await?;
+        for session in &held {
+            if !self.positions.contains_key(session) {
+                let last = self.app.engine().last_event(session).await?;
+                self.positions.insert(session.clone(), last);
+            }
         }
-        let engine = self.app.engine().clone();
-        for (session, mut last) in all {
-            loop {
-                let page = match engine.events(&session, last, PAGE).await {
-                    // It was deleted.
-                    Err(StoreError::NotFound { .. }) => break,
-                    page => page?,
-                };
-                let Some(end) = page.last().and_then(|event| event.sequence) else {
-                    break;
-                };
-                last = end;
-                for event in page {
-                    self.push(&Notice { event, entry: None }).await?;
-                }
+        // A session that was just released may have last events.
+        let before = std::mem::replace(&mut self.foreign, held.clone());
+        for session in before.union(&held) {
+            self.read(session, Millis(0)).await?;
+        }
+        let gates = self.pending_gates().await?;
+        let before = std::mem::replace(&mut self.gates, gates.clone());
+        for (session, gates) in &gates {
+            let old = before.get(session);
+            if old != Some(gates) {
+                let is_new = |id: &&GateId| old.is_none_or(|old| !old.contains_key(*id));
+                let new = gates.keys().filter(is_new).filter_map(|id| gates.get(id));
+                let since = new.min().copied().unwrap_or_default();
+                self.read(session, since).await?;
             }
-            if held.contains_key(&session) {
-                self.foreign.insert(session, last);
-            } else {
-                self.foreign.remove(&session);
-            }
+        }
+        for session in before.keys().filter(|it| !gates.contains_key(*it)) {
+            self.read(session, Millis(0)).await?;
         }
         Ok(())
+    }
+
+    /// Adds the events of a session that are stored after its position. Of a session without a
+    /// position, which a process held only briefly, it adds the events since a time.
+    async fn read(&mut self, session: &SessionId, since: Millis) -> Result<(), Problem> {
+        let engine = self.app.engine().clone();
+        let (mut last, since) = if let Some(last) = self.positions.get(session) {
+            (*last, Millis(0))
+        } else {
+            let last = engine.last_event(session).await?;
+            (last.saturating_sub(PAGE as u64), since)
+        };
+        loop {
+            let page = match engine.events(session, last, PAGE).await {
+                // It was deleted.
+                Err(StoreError::NotFound { .. }) => return Ok(()),
+                page => page?,
+            };
+            let Some(end) = page.last().and_then(|event| event.sequence) else {
+                return Ok(());
+            };
+            last = end;
+            for event in page.into_iter().filter(|event| event.at >= since) {
+                self.push(&Notice { event, entry: None }).await?;
+            }
+        }
     }
 
     /// The frames as a stream.

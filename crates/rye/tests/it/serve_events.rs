@@ -266,6 +266,71 @@ async fn events_of_all_sessions_arrive_also_from_another_process() {
     }
 }
 
+/// A command ends when its agent waits for a decision, and holds the session for a moment only.
+#[tokio::test]
+async fn gates_of_sessions_that_nobody_holds_open_and_close_at_once() {
+    let env = env_with(
+        "steps:
+  - tool_calls: [{ name: bash, args: { command: 'echo hi' } }]
+  - { text: 'done' }
+",
+    );
+    let server = Server::start(&env);
+    let path = "/api/events?types=decision_gate,decision_gate_resolved";
+    let response = server.request(Method::GET, path).send().await.unwrap();
+    let mut events = Events::new(response);
+    assert_eq!(events.next().await.unwrap().name, "init");
+    for decision in ["deny", "approve"] {
+        let prompt = ["prompt", "go", "--model", "scripted:agent.yaml"];
+        let options = ["--sandbox", "local", "--no-wait"];
+        let waiting = env.run(&[&prompt[..], &options].concat());
+        assert!(!waiting.status.success(), "{waiting:?}");
+        let opened = events.next().await.unwrap();
+        assert_eq!(opened.name, "decision_gate");
+        let id = opened.data["data"]["gate"]["id"].as_str().unwrap();
+        let decided = env.run(&["gate", decision, id]);
+        assert!(decided.status.success(), "{decided:?}");
+        let closed = events.next().await.unwrap();
+        assert_eq!(closed.name, "decision_gate_resolved");
+        assert_eq!(closed.data["data"]["gate"], json!(id), "{closed:?}");
+    }
+}
+
+/// The decision is written past the server, which holds the session.
+#[tokio::test]
+async fn gate_that_another_process_decides_closes_at_once_and_in_order() {
+    let env = env_with(
+        "steps:
+  - tool_calls: [{ name: bash, args: { command: 'echo hi' } }]
+  - { text: 'done' }
+",
+    );
+    let server = Server::start(&env);
+    let response = server.request(Method::GET, "/api/events").send().await;
+    let mut events = Events::new(response.unwrap());
+    assert_eq!(events.next().await.unwrap().name, "init");
+    let session = server.create_session().await;
+    server.prompt(&session, "go").await;
+    let mut numbers = Vec::new();
+    let mut names = Vec::new();
+    while names.last().is_none_or(|name| name != "turn_end") {
+        let event = events.next().await.unwrap();
+        numbers.extend(event.data["sequence"].as_u64());
+        if event.name == "decision_gate" {
+            let id = event.data["data"]["gate"]["id"].as_str().unwrap();
+            assert!(env.run(&["gate", "approve", id]).status.success());
+        }
+        names.push(event.name);
+    }
+    assert!(
+        names.iter().any(|it| it == "decision_gate_resolved"),
+        "{names:?}"
+    );
+    let first = numbers[0];
+    let expected: Vec<_> = (first..).take(numbers.len()).collect();
+    assert_eq!(numbers, expected);
+}
+
 #[tokio::test]
 async fn deletion_ends_the_stream() {
     let env = chatty_env();
