@@ -290,6 +290,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/models": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the models that a session can have */
+        get: operations["listModels"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/prompts/{item}": {
         parameters: {
             query?: never;
@@ -299,6 +316,23 @@ export interface paths {
         };
         /** Returns the state of a prompt, and waits for its answer */
         get: operations["getPrompt"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/roles": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the roles that a session can have */
+        get: operations["listRoles"];
         put?: never;
         post?: never;
         delete?: never;
@@ -813,13 +847,6 @@ export interface components {
             /** @description The session. */
             session: string;
         };
-        /** @description An answer that can be chosen. */
-        Action: {
-            /** @description Identifies the action in [`Resolution::action`]. */
-            id: string;
-            /** @description Label for people. */
-            label: string;
-        };
         /** @description A file that a tool produced. */
         Artifact: {
             /** @description Its MIME type. */
@@ -866,7 +893,7 @@ export interface components {
         /** @description A hook to create. */
         CreateHook: {
             /** @description What a request starts. Its body is added to a prompt, and is the input `payload` of a graph. */
-            action: components["schemas"]["Action"];
+            action: components["schemas"]["StartAction"];
             /** @description Name for people. */
             name?: string | null;
             /** @description Organisation of the owner, if the token is not bound to one. */
@@ -877,7 +904,7 @@ export interface components {
         /** @description A schedule to create. */
         CreateSchedule: {
             /** @description What it starts. */
-            action: components["schemas"]["Action"];
+            action: components["schemas"]["StartAction"];
             /** @description Cron expression with five fields, or a nickname such as `@daily`. */
             cron: string;
             /** @description What happens to firings that were due while no server ran; by default `skip`. */
@@ -1151,7 +1178,7 @@ export interface components {
         /** @description A hook. */
         Hook: {
             /** @description What a request starts. */
-            action: components["schemas"]["Action"];
+            action: components["schemas"]["StartAction"];
             /**
              * Format: int64
              * @description Creation time.
@@ -1199,6 +1226,11 @@ export interface components {
          * @enum {string}
          */
         MissedPolicy: "skip" | "once";
+        /** @description The models that can be used. */
+        ModelList: {
+            /** @description Names of the models. */
+            models: string[];
+        };
         /** @description A key to enrol. */
         NewBrowserKey: {
             /** @description Name of the browser for people, such as `Firefox on Linux`. */
@@ -1295,10 +1327,21 @@ export interface components {
             /** @description Why the replay of a thread stopped before its end. */
             stopped: string[];
         };
+        /** @description The roles of the project. */
+        RoleList: {
+            roles: components["schemas"]["RoleView"][];
+        };
+        /** @description A role. */
+        RoleView: {
+            /** @description What it is for. */
+            description: string;
+            /** @description Name of the role. */
+            name: string;
+        };
         /** @description A schedule. */
         Schedule: {
             /** @description What it starts. */
-            action: components["schemas"]["Action"];
+            action: components["schemas"]["StartAction"];
             /**
              * Format: int64
              * @description When another server may take over the firing that a server works on.
@@ -1348,6 +1391,28 @@ export interface components {
             queue: components["schemas"]["QueuedPrompt"][];
             session: components["schemas"]["Session"];
             threads: components["schemas"]["Thread"][];
+        };
+        /** @description Work to start. */
+        StartAction: {
+            /** @description Model of the prompt. */
+            model?: string | null;
+            /** @description Role of the prompt. */
+            role?: string | null;
+            /** @description The session that gets it; without it, each prompt starts a session. */
+            session?: string | null;
+            /** @description The text. */
+            text: string;
+            /** @description Key of the thread; by default `default`. */
+            thread?: string | null;
+            /** @enum {string} */
+            type: "prompt";
+        } | {
+            /** @description Id of the graph. */
+            graph: string;
+            /** @description Its inputs. */
+            inputs?: Record<string, never>;
+            /** @enum {string} */
+            type: "graph";
         };
         /** @description Work that was started. */
         StartedWork: {
@@ -2306,6 +2371,13 @@ export interface components {
         TurnEnd: "end_turn" | "error" | "abort" | "limit" | "withdrawn" | "merged";
         /** @description The kind of decision. */
         GateKind: "approval" | "question" | "credential_request";
+        /** @description An answer that can be chosen. */
+        Action: {
+            /** @description Identifies the action in [`Resolution::action`]. */
+            id: string;
+            /** @description Label for people. */
+            label: string;
+        };
         /** @description The tool call that opened a gate. */
         GateOrigin: {
             /** @description The session. */
@@ -3503,6 +3575,35 @@ export interface operations {
             };
         };
     };
+    listModels: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelList"];
+                };
+            };
+            /** @description No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
     getPrompt: {
         parameters: {
             query?: {
@@ -3543,6 +3644,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    listRoles: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoleList"];
+                };
+            };
+            /** @description No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
         };

@@ -5,7 +5,7 @@ import { api, follow } from './api.js';
 import { Chips, dropTarget, sendPrompt, useFiles } from './composer.js';
 import { exact } from './highlight.js';
 import { ago, cost, count, dateTime, titleOf, tokens, words } from './text.js';
-import { Badge, Empty, ErrorNote, PageHead, tone, useKeys } from './ui.js';
+import { Badge, Empty, ErrorNote, PageHead, tone, useKeys, useLoad } from './ui.js';
 
 /** @typedef {import('./types.js').Session} Session */
 
@@ -101,13 +101,15 @@ function NewSession({ onClose }) {
   const [over, setOver] = useState(false);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const models = useLoad(() => api.get('/api/models'), []).value?.models ?? [];
+  const roles = useLoad(() => api.get('/api/roles'), []).value?.roles ?? [];
   useEffect(() => dialog.current?.showModal(), []);
   const set = (/** @type {keyof typeof values} */ key) => (/** @type {any} */ event) => setValues((old) => ({ ...old, [key]: event.target.value }));
   const create = async (/** @type {Event} */ event) => {
     event.preventDefault();
     setBusy(true);
     try {
-      const { session } = await api.post('/api/sessions', { body: { model: values.model.trim() || null, role: values.role.trim() || null } });
+      const { session } = await api.post('/api/sessions', { body: { model: values.model || null, role: values.role || null } });
       if (values.text.trim() || files.length) await sendPrompt(session.id, 'default', values.text, files);
       onClose();
       location.hash = `#/session/${encodeURIComponent(session.id)}`;
@@ -122,8 +124,10 @@ function NewSession({ onClose }) {
       <label class="field">Prompt<textarea rows="5" value=${values.text} onInput=${set('text')}></textarea></label>
       <${Chips} files=${files} onChange=${setFiles} />
       <label class="field">Attachments, which you can also drop here<input type="file" multiple onChange=${(/** @type {any} */ event) => { add(event.target.files); event.target.value = ''; }} /></label>
-      <label class="field">Model<input placeholder="default" value=${values.model} onInput=${set('model')} /></label>
-      <label class="field">Role<input placeholder="none" value=${values.role} onInput=${set('role')} /></label>
+      <label class="field">Model<select value=${values.model} onChange=${set('model')}><option value="">default</option>
+        ${models.map((it) => html`<option key=${it} value=${it}>${it}</option>`)}</select></label>
+      <label class="field">Role<select value=${values.role} onChange=${set('role')}><option value="">none</option>
+        ${roles.map((it) => html`<option key=${it.name} value=${it.name} title=${it.description}>${it.name}</option>`)}</select></label>
       <${ErrorNote} error=${error} />
       <div class="buttons"><button class="primary" disabled=${busy}>Start</button><button type="button" onClick=${() => dialog.current?.close()}>Cancel</button></div>
     </form></dialog>`;

@@ -2,6 +2,7 @@
 
 import { html, useState } from './vendor/preact-htm.js';
 import { api } from './api.js';
+import { Schedules, Webhooks } from './automation.js';
 import { exact } from './highlight.js';
 import { KeyNotice } from './inbox.js';
 import { ago, cost, count, dateTime, titleOf, tokens } from './text.js';
@@ -31,6 +32,8 @@ export function Settings({ me, keyState }) {
       </section>
       ${isAdmin && html`<${Keys} own=${keyState.key?.fingerprint ?? ''} />`}
       <${Spend} />
+      <${Schedules} />
+      ${isAdmin && html`<${Webhooks} />`}
       ${isAdmin && html`<${Tokens} me=${me} />`}
       <section><h2>Models</h2><${Command} text="rye models list" /></section>
     </div>`;

@@ -108,7 +108,7 @@ const pages = () => [
   ['timeline', `#/session/${ids.fix}/timeline`, 'spans'],
   ['items', '#/items/tool/workflows%2Frelease', 'Source'],
   ['runs', `#/runs/${ids.run}`, 'Input'],
-  ['hosts', '#/hosts', 'only host'],
+  ['hosts', '#/hosts', 'this server'],
   ['settings', '#/settings', 'Spend'],
 ];
 

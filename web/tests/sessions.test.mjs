@@ -104,7 +104,7 @@ test('session is forked after an entry, and its record is verified', async () =>
 
 test('every event is shown once, however often the server restarts', async () => {
   const session = await startSession();
-  const restarts = Number(process.env.RYE_CONSOLE_RESTARTS ?? 5);
+  const restarts = Number(process.env.RYE_CONSOLE_RESTARTS ?? 50);
   for (let i = 0; i < restarts; i++) {
     const { port } = server;
     await server.stop();

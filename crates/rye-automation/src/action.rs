@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 
 /// Work to start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+// Gates have actions too.
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = StartAction))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {
     /// Send a prompt to an agent.

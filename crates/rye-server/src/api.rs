@@ -1,6 +1,7 @@
 //! The routes of the API, one module per resource.
 
 mod audit;
+mod catalogue;
 mod control;
 mod documents;
 mod files;
@@ -28,6 +29,7 @@ use axum::{Extension, Router};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub(crate) use catalogue::usable_models;
 pub(crate) use gates::{NewDecision, decide_one};
 pub(crate) use operations::Readiness;
 pub(crate) use prompts::{IDEMPOTENCY_KEY, ITEM_SEPARATOR, prompt_id};
@@ -76,6 +78,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(audit::import))
         .routes(routes!(audit::verify))
         .routes(routes!(replay::replay))
+        .routes(routes!(catalogue::models))
+        .routes(routes!(catalogue::roles))
         .routes(routes!(usage::list))
         .routes(routes!(files::blob))
         .routes(routes!(files::artifacts))

@@ -49,6 +49,7 @@ const FILES: &[(&str, &[u8])] = files![
     "runs.js",
     "session.js",
     "sessions.js",
+    "automation.js",
     "settings.js",
     "text.js",
     "timeline.js",

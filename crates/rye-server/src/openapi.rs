@@ -187,6 +187,21 @@ mod tests {
         }
     }
 
+    /// The schemas of the protocol are added last.
+    #[test]
+    fn no_two_schemas_have_the_same_name() {
+        let (_, paths) = super::api::routes()
+            .merge(super::api::open_routes())
+            .split_for_parts();
+        let own = serde_json::to_value(paths).unwrap();
+        let own = own["components"]["schemas"].as_object().unwrap();
+        let protocol = rye_protocol::schema();
+        let protocol = protocol["$defs"].as_object().unwrap();
+        let both: Vec<_> = own.keys().filter(|it| protocol.contains_key(*it)).collect();
+        // A placeholder for the schema of the protocol.
+        assert_eq!(both, ["Gate"]);
+    }
+
     #[test]
     fn every_reference_resolves() {
         let document = super::openapi();

@@ -6,7 +6,6 @@ use axum::http::StatusCode;
 use rye_sandbox::VirtualSandbox;
 use rye_store::Scope;
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
 
 use crate::auth::Principal;
 use crate::extract::Segments;
@@ -74,23 +73,10 @@ pub(super) async fn show(
 async fn all(app: &App, who: &Principal) -> Result<Vec<Value>, Problem> {
     who.require(Scope::Read)?;
     let roles = app.engine().roles(&VirtualSandbox::new()).await;
-    let models = {
-        let app = app.clone();
-        spawn_blocking(move || {
-            rye_host::catalogue::catalogue(&app.context, &app.project).map(|it| it.list())
-        })
-    };
-    let models = models.await.map_err(|error| {
-        Problem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "failed",
-            error.to_string(),
-        )
-    })??;
-    let models = models.into_iter().filter(|model| model.usable.is_ok());
+    let models = crate::api::usable_models(app).await?;
     let names = std::iter::once(DEFAULT.to_owned())
         .chain(roles.into_iter().map(|role| role.name))
-        .chain(models.map(|model| model.name));
+        .chain(models);
     Ok(names
         .map(|id| json!({ "id": id, "object": "model", "created": 0, "owned_by": "rye" }))
         .collect())
