@@ -100,7 +100,7 @@ const UNLIMITED_WIDTH: usize = 1 << 20;
 
 impl Block {
     pub(crate) fn notice(text: &str) -> Self {
-        Self::Notice(vec![Line::new(text, DIM)])
+        Self::Notice(text.split('\n').map(|line| Line::new(line, DIM)).collect())
     }
 
     /// Renders the block, with a blank line before it if it starts something new.
@@ -577,6 +577,13 @@ mod tests {
                         12  four\n      ⋮\n   98 -x\n   99 +y\n      \\ No newline at end of file";
         let spaced = |text: &str| text.replace("    ", "  ").replace("   ", "  ");
         assert_eq!(spaced(&shown), spaced(expected), "{shown}");
+    }
+
+    #[test]
+    fn notice_keeps_its_lines() {
+        let lines = Block::notice("one\n- two").lines(40, false);
+        let lines: Vec<_> = lines.iter().map(Line::text).collect();
+        assert_eq!(lines, ["one", "- two"]);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(crate) fn rows(info: &SessionInfo, home: Option<&Path>) -> Vec<(&'static str
 /// What commands of the agent can affect.
 fn describe(confinement: &Confinement) -> String {
     let files = match confinement.files {
-        FileAccess::Memory => "works on a copy in memory that ends with the chat",
+        FileAccess::Memory => "sees no files of this machine; its own end with the chat",
         FileAccess::Workspace => "changes files of the project only",
         FileAccess::Host => "not confined, commands need your approval",
     };

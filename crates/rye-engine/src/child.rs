@@ -9,7 +9,7 @@ use rye_protocol::{
     CallId, ErrorCode, ErrorInfo, Limits, Parent, PromptId, Purpose, SessionId, SessionStatus,
     StatusKind, ThreadId,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::engine::{Answer, Inner, ParentBudget, Prompt, Session};
 use crate::store::StoreError;
@@ -39,6 +39,11 @@ pub(crate) fn id(
     format!("task-{}", &hash[..32])
         .parse()
         .unwrap_or_else(|_| SessionId::new())
+}
+
+/// Whether a task with these arguments works in a thread instead of a child session.
+pub(crate) fn is_in_background(args: &Value) -> bool {
+    args["background"] == true
 }
 
 /// The child session of a running call; closed when the call ends.

@@ -120,7 +120,8 @@ pub(crate) fn default_kind(
 ) -> SandboxKind {
     let project = &context.settings.dirs.project;
     if project.origin == Origin::Default {
-        let text = "not in a project, so the agent works with files in memory";
+        let text = "not in a project, so the agent works with files in memory; `rye init` makes \
+                    this directory a project";
         context.reporter().info(text);
         return SandboxKind::Virtual;
     }

@@ -244,7 +244,9 @@ impl Step<'_> {
 
     /// The child session of a task call.
     pub(super) fn child_of(&self, call: &Call) -> Option<SessionId> {
-        let is_task = self.context.tools.traits(&call.tool)?.is_task;
+        let args = self.machine.args.get(&call.id);
+        let is_task = self.context.tools.traits(&call.tool)?.is_task
+            && !args.is_some_and(child::is_in_background);
         let thread = &self.machine.thread;
         let prompt = &thread.turn.as_ref()?.prompt;
         is_task.then(|| child::id(&thread.session, &thread.id, prompt, &call.id))

@@ -12,6 +12,7 @@ use super::catch_panic;
 use super::failover::Failover;
 use super::media;
 use super::{Runner, ThreadCommand};
+use crate::child::is_in_background;
 use crate::machine::{Effect, ToolLookup as _};
 use crate::model::{Deltas, ModelAnswer, ModelRequest};
 use crate::store::StoreError;
@@ -182,7 +183,8 @@ impl Runner {
             live_output: Arc::default(),
             commands: self.command_tx.clone(),
         };
-        let is_task = self.shared.tools.traits(tool).is_some_and(|it| it.is_task);
+        let traits = self.shared.tools.traits(tool);
+        let is_task = traits.is_some_and(|it| it.is_task) && !is_in_background(&args);
         let child = is_task.then(|| context.child_id());
         let work = self.shared.tools.run(tool, args, context);
         let (command_tx, id) = (self.command_tx.clone(), call.clone());

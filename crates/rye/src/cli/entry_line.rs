@@ -111,7 +111,11 @@ fn role_name(role: Role) -> &'static str {
 fn message_line(message: &Message) -> String {
     let role = role_name(message.role);
     let parts = message.parts.iter().map(|part| match part {
-        Part::Text { text } | Part::ToolResult { text, .. } => first_line(text),
+        Part::Text { text } => first_line(text),
+        // The mark says less than the line after it.
+        Part::ToolResult { text, .. } => {
+            first_line(text.strip_prefix("[stderr]\n").unwrap_or(text))
+        }
         Part::ToolCall { tool, args, .. } => {
             format!("calls {tool} {}", first_line(&args.to_string()))
         }

@@ -260,6 +260,9 @@ fn task_in_the_background_outlasts_its_call_and_its_process() {
     env.write("project/child.yaml", child);
     let output = prompt(&env, script, &[]);
     assert_eq!(outcome(&output)["answer"], "started", "{output:?}");
+    // It is no child session.
+    let events = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(events.contains("tool_start") && !events.contains("task_start"));
     let started = results(&env, &output);
     let key = started[0].1["thread"].as_str().unwrap().to_owned();
     assert!(started[0].0.contains(&key), "{started:?}");

@@ -21,7 +21,7 @@ use rye_host::catalogue::{DEMO_MODEL, catalogue};
 use rye_host::engine::{EngineOptions, start_supervisor, with_supervisor};
 use rye_host::session_changes::{self, CONFLICT, CONFLICTS, FileDiff, conflict_reason};
 use rye_host::session_engine::{SessionChoice, with_session};
-use rye_host::settings::{ChatNotify, ChatTheme};
+use rye_host::settings::{ChatNotify, ChatTheme, Origin};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
@@ -51,12 +51,14 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
                 Chat::start(chat_options(args, context, it.workspace)?).map_err(chat_failure)?;
             let host = CliHost::new(it.context, it.workspace)?;
             let session = it.engine.open_session(it.session, Claim::IfFree).await?;
-            run_chat(args, chat, it.engine, session, host).await
+            run_chat(args, false, chat, it.engine, session, host).await
         });
     }
     let system = args.system.as_deref().map(load_system).transpose()?;
     let project = context.settings.project();
     let workspace = args.workspace.as_deref().unwrap_or(project);
+    let is_outside_project =
+        args.sandbox.is_none() && context.settings.dirs.project.origin == Origin::Default;
     // The supervisor forks, so it starts before the chat's thread. The chat starts before the
     // engine, so that the user can type immediately.
     let supervisor = start_supervisor()?;
@@ -71,12 +73,17 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
             ..NewSession::default()
         };
         let session = engine.create_session(new).await?;
-        run_chat(args, chat, engine, session, host).await
+        run_chat(args, is_outside_project, chat, engine, session, host).await
     })
 }
 
+/// What a user needs whose agent has no files.
+const OUTSIDE_PROJECT: &str = "This directory is in no project, so the agent cannot see its files. To \
+    work on them, leave with Ctrl-D and run `rye init`.";
+
 async fn run_chat(
     args: &ChatArgs,
+    is_outside_project: bool,
     mut chat: Chat,
     engine: &Engine,
     session: rye_engine::Session,
@@ -85,7 +92,11 @@ async fn run_chat(
     let data = engine.session_data(session.id()).await?;
     let model = args.model.clone().or(data.and_then(|data| data.model));
     let model = model.unwrap_or_else(|| host.models.default_name());
-    chat.set_greeting(&greeting(&model, &host.models).await);
+    let mut lines = greeting(&model, &host.models).await;
+    if is_outside_project {
+        lines.insert(0, OUTSIDE_PROJECT.to_owned());
+    }
+    chat.set_greeting(&lines);
     let ran = chat.run(engine, session, host).await;
     let session = ran.map_err(chat_failure)?.to_string();
     Ok(Box::new(ChatReport { session }))

@@ -220,6 +220,21 @@ fn with_json_the_conversation_goes_to_standard_error() {
 }
 
 #[test]
+fn outside_of_a_project_the_chat_says_how_to_work_on_files() {
+    let env = env("{ steps: [], after_last: { text: noted } }");
+    let outside = env.path("outside");
+    std::fs::create_dir(&outside).unwrap();
+    let mut command = env.command();
+    command.args(["chat", "--plain", "--model", "scripted:demo"]);
+    let output = command.current_dir(outside).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("`rye init`"), "{output:?}");
+    let output = env.feed(&[&["chat", "--plain"], MODEL].concat(), b"hello\n");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(!printed.contains("rye init"), "{output:?}");
+}
+
+#[test]
 fn error_is_shown_once_live_and_after_resuming() {
     let env = env("steps:\n  - { error: invalid_request }\n");
     let output = env.feed(&[&["chat"], MODEL].concat(), b"hello\n");
