@@ -44,7 +44,7 @@ impl From<&str> for Choice {
 /// Names to complete from.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Completions {
-    pub(crate) models: Vec<String>,
+    pub(crate) models: Vec<Choice>,
     pub(crate) threads: Vec<Choice>,
     pub(crate) files: Vec<String>,
     pub(crate) sessions: Vec<Choice>,
@@ -59,7 +59,7 @@ pub(crate) fn menu(before: &str, known: &Completions) -> Option<Menu> {
     {
         return match rest.split_once(' ') {
             None => complete_command(rest),
-            Some(("model", part)) => complete(part, &names(&known.models)),
+            Some(("model", part)) => complete(part, &known.models),
             Some(("thread" | "threads", part)) => complete(part, &known.threads),
             Some(("sessions" | "resume", part)) => complete(part, &known.sessions),
             Some(("role" | "roles", part)) => complete(part, &known.roles),
@@ -230,7 +230,7 @@ mod tests {
     fn completion_depends_on_the_context_of_the_word() {
         let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
         let known = Completions {
-            models: names(&["openai/gpt", "anthropic/claude"]),
+            models: vec!["openai/gpt".into(), "anthropic/claude".into()],
             threads: vec!["default".into(), "side".into()],
             files: names(&[
                 "src/main.rs",

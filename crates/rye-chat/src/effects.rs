@@ -159,9 +159,7 @@ impl EffectRunner {
             Command::Help => command_output::help(app),
             Command::Model(Some(name)) => self.choose_model(&name, app),
             Command::Model(None) if app.plain => {
-                let models = app.completions.models.iter();
-                let models: Vec<_> = models.map(|it| it.as_str().into()).collect();
-                app.add_block(command_output::choices("model", &models));
+                app.add_block(command_output::choices("model", &app.completions.models));
             }
             Command::Model(None) => app.open_picker("model"),
             Command::Thread(None) if app.plain => app.add_block(command_output::threads(app)),
@@ -406,7 +404,8 @@ impl EffectRunner {
     }
 
     fn choose_model(&mut self, name: &str, app: &mut App) {
-        let models = self.host.models();
+        let models = self.host.models().into_iter();
+        let models: Vec<_> = models.map(|(name, _)| name).collect();
         if !name.starts_with("scripted:") && !models.iter().any(|known| known == name) {
             let distance = |known: &&String| strsim::damerau_levenshtein(known, name);
             let nearest = models.iter().min_by_key(distance);
@@ -500,7 +499,7 @@ fn pick(command: &str, known: impl Fn(&Completions) -> &Vec<Choice>, app: &mut A
 }
 
 /// Choices with a name and a description.
-fn choices(named: impl Iterator<Item = (String, String)>) -> Vec<Choice> {
+pub(crate) fn choices(named: impl Iterator<Item = (String, String)>) -> Vec<Choice> {
     named
         .map(|(text, description)| Choice { text, description })
         .collect()

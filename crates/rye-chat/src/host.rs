@@ -6,8 +6,8 @@ use rye_engine::{BoxFuture, Engine};
 
 /// What a chat needs from the program that embeds it, beyond the engine.
 pub trait ChatHost: Send + Sync {
-    /// Names of the models that the user can choose.
-    fn models(&self) -> Vec<String>;
+    /// The models that the user can choose: name, and what to know before choosing it.
+    fn models(&self) -> Vec<(String, String)>;
 
     /// Name of the model to use if the user chose none.
     fn default_model(&self) -> String;

@@ -239,7 +239,7 @@ impl App {
             app.info.model = host.default_model();
         }
         app.info.context_window = host.context_window(&app.info.model);
-        app.completions.models = host.models();
+        app.completions.models = effects::choices(host.models().into_iter());
         if !app.plain {
             let home = std::env::var_os("HOME").map(PathBuf::from);
             let first = welcome::block(&app.info, home.as_deref());

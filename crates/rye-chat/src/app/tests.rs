@@ -94,7 +94,7 @@ fn escape_twice_edits_the_last_prompt_only_without_a_draft() {
 #[test]
 fn bare_command_opens_its_choices_and_enter_takes_the_best_match() {
     let mut app = app();
-    app.completions.models = ["openai/large", "local/small"].map(str::to_owned).to_vec();
+    app.completions.models = ["openai/large", "local/small"].map(Into::into).to_vec();
     app.open_picker("model");
     let model = |name: &str| vec![Effect::Command(Command::Model(Some(name.to_owned())))];
     assert_eq!(

@@ -16,12 +16,12 @@ use rye_engine::model::Models as _;
 use rye_engine::protocol::SessionId;
 use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession};
-use rye_host::Catalogue;
 use rye_host::catalogue::{DEMO_MODEL, catalogue};
 use rye_host::engine::{EngineOptions, start_supervisor, with_supervisor};
 use rye_host::session_changes::{self, CONFLICT, CONFLICTS, FileDiff, conflict_reason};
 use rye_host::session_engine::{SessionChoice, with_session};
 use rye_host::settings::{ChatNotify, ChatTheme, Origin};
+use rye_host::{Catalogue, ModelSummary};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
@@ -165,6 +165,17 @@ async fn greeting(name: &str, models: &Catalogue) -> Vec<String> {
     lines
 }
 
+/// The price of a model, or the key that it needs.
+fn model_description(model: &ModelSummary) -> String {
+    match &model.missing_key {
+        Some(key) => format!("needs {key}"),
+        None => format!(
+            "${} in, ${} out per million tokens",
+            model.price.input, model.price.output
+        ),
+    }
+}
+
 /// What the chat needs from the command line.
 struct CliHost {
     models: Catalogue,
@@ -181,9 +192,11 @@ impl CliHost {
 }
 
 impl ChatHost for CliHost {
-    fn models(&self) -> Vec<String> {
-        let all = self.models.list().into_iter().map(|model| model.name);
-        all.chain([DEMO_MODEL.to_owned()]).collect()
+    fn models(&self) -> Vec<(String, String)> {
+        let all = self.models.list().into_iter();
+        let all = all.map(|model| (model.name.clone(), model_description(&model)));
+        let demo = "needs no key".to_owned();
+        all.chain([(DEMO_MODEL.to_owned(), demo)]).collect()
     }
 
     fn default_model(&self) -> String {
