@@ -19,11 +19,12 @@ use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, Error};
 use lillux::time::format_rfc3339;
 use parking_lot::Mutex;
+use rye_engine::Engine;
 use rye_engine::NewSession;
 use rye_engine::model::Models as _;
 use rye_engine::protocol::{Purpose, Session};
 use rye_engine::store::SessionFilter;
-use rye_host::project_engines::ProjectEngines;
+use rye_host::projects::Projects;
 use rye_host::{Failure, settings};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -45,7 +46,8 @@ const PAGE: usize = 100;
 
 /// A connection to an editor.
 pub(crate) struct Agent {
-    projects: Arc<ProjectEngines>,
+    engine: Engine,
+    projects: Arc<Projects>,
     /// The model that the user chose for new sessions.
     model: Option<String>,
     client: Mutex<Arc<ClientCapabilities>>,
@@ -73,8 +75,9 @@ pub(crate) struct Opened<T> {
 }
 
 impl Agent {
-    pub(crate) fn new(projects: Arc<ProjectEngines>, model: Option<String>) -> Self {
+    pub(crate) fn new(engine: Engine, projects: Arc<Projects>, model: Option<String>) -> Self {
         Self {
+            engine,
             projects,
             model,
             client: Mutex::default(),
@@ -135,10 +138,11 @@ impl Agent {
             model: self.model.clone(),
             ..NewSession::default()
         };
-        let session = project.engine.create_session(new).await;
+        let session = self.engine.create_session(new).await;
         let id = session.map_err(store_error)?.id().clone();
         let opened = OpenedSession {
             id: id.clone(),
+            engine: self.engine.clone(),
             transcript: self.transcript(&workspace),
             project: Arc::clone(&project),
             thread: None,
@@ -187,20 +191,20 @@ impl Agent {
             let message = format!("session {} takes no prompts", session.id.short());
             return Err(invalid(message));
         }
-        let project = self.projects.of_session(&session, cwd).await;
+        let project = self.projects.of_session(&session).await;
         let project = project.map_err(error)?;
         // Its own directory, wherever the editor is.
         let workspace: Arc<Path> = match &session.workspace {
             Some(own) => Path::new(own).into(),
             None => workspace(cwd)?,
         };
-        let snapshot = project.engine.snapshot(&session.id).await;
+        let snapshot = self.engine.snapshot(&session.id).await;
         let snapshot = snapshot.map_err(store_error)?;
         let snapshot = snapshot.ok_or_else(|| unknown_session(name))?;
         let mut transcript = self.transcript(&workspace);
         let thread = history::shown_thread(&snapshot);
         if let Some(thread) = thread {
-            let store = self.projects.store();
+            let store = self.engine.store();
             let shown = history::updates(&**store, &session.id, thread, &mut transcript).await;
             let shown = shown.map_err(store_error)?;
             for update in shown.into_iter().filter(|_| shows_history) {
@@ -210,6 +214,7 @@ impl Agent {
         }
         let opened = OpenedSession {
             id: session.id,
+            engine: self.engine.clone(),
             project,
             transcript,
             thread: thread.map(|thread| (thread.key.clone(), thread.id.clone())),
@@ -223,7 +228,7 @@ impl Agent {
     async fn stored_session(&self, name: &AcpSessionId) -> Result<Session, Error> {
         let unknown = || unknown_session(name);
         let id = name.0.parse().map_err(|_| unknown())?;
-        let session = self.projects.session(&id).await.map_err(error)?;
+        let session = self.engine.session_data(&id).await.map_err(store_error)?;
         session.ok_or_else(unknown)
     }
 
@@ -243,7 +248,7 @@ impl Agent {
                 limit: PAGE,
                 ..SessionFilter::default()
             };
-            let page = self.projects.store().sessions(filter).await;
+            let page = self.engine.sessions(filter).await;
             let page = page.map_err(store_error)?;
             let last = page.last().map(|last| last.id.clone());
             sessions.extend(page.iter().filter_map(session_info));
@@ -285,12 +290,8 @@ impl Agent {
         if let Some(open) = self.sessions.lock().remove(&request.session_id) {
             open.stop.cancel();
         }
-        let project = self.projects.of_session(&session, Path::new("/")).await;
-        let engine = &project.map_err(error)?.engine;
-        engine
-            .remove_session(&session.id)
-            .await
-            .map_err(store_error)?;
+        let removed = self.engine.remove_session(&session.id).await;
+        removed.map_err(store_error)?;
         Ok(DeleteSessionResponse::new())
     }
 

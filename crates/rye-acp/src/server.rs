@@ -14,7 +14,7 @@ use agent_client_protocol::{
 };
 use lillux::process::ShutdownSignals;
 use rye_host::engine::{EngineOptions, start_supervisor};
-use rye_host::project_engines::with_projects;
+use rye_host::projects::{Served, with_projects};
 use rye_host::{Context, Failure, SandboxKind, settings};
 
 use crate::agent::{Agent, Opened};
@@ -52,9 +52,11 @@ pub fn run(
         context,
         settings,
         engine_options,
+        Served::All,
         supervisor,
-        async |projects| {
-            let agent = Arc::new(Agent::new(projects, options.model));
+        async |engine, projects| {
+            let agent = Agent::new(engine.clone(), Arc::clone(projects), options.model);
+            let agent = Arc::new(agent);
             tokio::select! {
                 ended = serve(Arc::clone(&agent), stdio()) => {
                     if let Err(error) = ended {

@@ -21,7 +21,7 @@ use futures_util::stream::FuturesUnordered;
 use rye_engine::protocol::{EventKind, GateId, SessionId, ThreadId};
 use rye_engine::store::{CommandKind, StoreError};
 use rye_engine::{Engine, EventStream};
-use rye_host::project_engines::ProjectEngine;
+use rye_host::projects::Project;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -74,7 +74,8 @@ pub(crate) struct SessionTask {
     /// The id, as the editor knows it.
     name: AcpSessionId,
     id: SessionId,
-    project: Arc<ProjectEngine>,
+    engine: Engine,
+    project: Arc<Project>,
     connection: ConnectionTo<Client>,
     client: Arc<ClientCapabilities>,
     transcript: Transcript,
@@ -98,7 +99,8 @@ pub(crate) struct SessionTask {
 /// What a session is opened with.
 pub(crate) struct OpenedSession {
     pub(crate) id: SessionId,
-    pub(crate) project: Arc<ProjectEngine>,
+    pub(crate) engine: Engine,
+    pub(crate) project: Arc<Project>,
     pub(crate) transcript: Transcript,
     /// Key of the thread that the editor shows, and its id if it exists.
     pub(crate) thread: Option<(String, ThreadId)>,
@@ -118,12 +120,13 @@ impl SessionTask {
     ) -> Result<SessionHandle, StoreError> {
         let OpenedSession {
             id,
+            engine,
             project,
             transcript,
             thread,
             after,
         } = opened;
-        let events = project.engine.follow(&id, after).await?.keep_running();
+        let events = engine.follow(&id, after).await?.keep_running();
         let (thread_key, thread) = match thread {
             Some((key, id)) => (key, Some(id)),
             None => (THREAD.to_owned(), None),
@@ -131,6 +134,7 @@ impl SessionTask {
         let task = Self {
             name: AcpSessionId::new(id.as_str()),
             id,
+            engine,
             project,
             connection,
             client,
@@ -205,7 +209,7 @@ impl SessionTask {
     }
 
     fn engine(&self) -> &Engine {
-        &self.project.engine
+        &self.engine
     }
 
     /// Sends an update to the editor. If it is gone, the connection ends by itself.

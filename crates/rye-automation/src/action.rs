@@ -221,6 +221,7 @@ impl Launcher {
             workspace: Some(owner.project.clone()),
             project: Some(owner.project.clone()),
             metadata,
+            unattended: true,
             ..NewSession::default()
         };
         Ok(self.engine.ensure_session(new).await?.id)

@@ -79,6 +79,11 @@ impl Bus {
     }
 
     /// Sets the sequence number of the last stored event.
+    /// Sequence number of the last event that was published.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.last.load(Ordering::Acquire)
+    }
+
     pub(crate) fn set_last_sequence(&self, last: u64) {
         self.last.fetch_max(last, Ordering::AcqRel);
     }

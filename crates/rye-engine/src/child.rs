@@ -108,6 +108,8 @@ impl ToolContext {
             depth,
             model: model.or_else(|| parent_data.model.clone()),
             system: parent_data.system.clone(),
+            project: parent_data.project.clone(),
+            settings: parent_data.settings.clone(),
             limits,
             ..rye_protocol::Session::new(self.child_id(), Purpose::Child, now)
         };

@@ -1,5 +1,6 @@
 //! The clock, as a trait so that tests can control it.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,6 +10,12 @@ use rye_protocol::Millis;
 pub trait Clock: Send + Sync + 'static {
     /// The current time.
     fn now(&self) -> Millis;
+}
+
+impl fmt::Debug for dyn Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
 }
 
 /// The system clock, made monotonic: if the system time is set back, it stands still until that

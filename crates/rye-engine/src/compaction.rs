@@ -8,13 +8,14 @@ pub mod plan;
 pub(crate) mod summary;
 pub mod view;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 pub use plan::{Head, Plan};
 pub use view::View;
 
 /// Compaction settings.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Compact automatically when the context is full or a model rejects it as too long.
@@ -95,6 +96,19 @@ impl Settings {
         )]
         let share = (usable as f64 * self.tail_share) as u64;
         share.min(self.tail_max_tokens).max(self.tail_min_tokens)
+    }
+
+    /// These settings with some replaced; the error is the reason why the result is invalid.
+    pub fn with_overrides(&self, overrides: &Map<String, Value>) -> Result<Self, String> {
+        let mut settings = serde_json::to_value(self).map_err(|error| error.to_string())?;
+        if let Some(fields) = settings.as_object_mut() {
+            fields.extend(overrides.clone());
+        }
+        let settings: Self = serde_json::from_value(settings).map_err(|error| error.to_string())?;
+        match settings.validation_error() {
+            Some(why) => Err(why),
+            None => Ok(settings),
+        }
     }
 
     /// Error message if a setting is invalid.

@@ -28,6 +28,12 @@ pub enum DocumentKind {
     Hook,
     /// A request that a hook has accepted.
     HookRequest,
+    /// What a user or an organisation may use.
+    Quota,
+    /// What a user or an organisation has used in a period.
+    QuotaUsage,
+    /// The right to run a turn.
+    TurnSlot,
     /// The response that a conversation without an id ends with.
     ChatConversation,
 }

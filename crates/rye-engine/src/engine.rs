@@ -17,6 +17,7 @@ mod requests;
 mod reviews;
 mod session;
 mod threads;
+mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +28,8 @@ use lillux::keys::{PublicKey, SigningKey};
 use parking_lot::Mutex;
 use rye_protocol::{
     ActionId, BackgroundCommand, Batch, Entry, EventKind, Gate, GateId, Limits, Millis, Op,
-    Purpose, Resolution, SandboxRef, Session as SessionData, SessionId, Thread,
+    Purpose, Resolution, SandboxKind, SandboxRef, Session as SessionData, SessionId,
+    SessionSettings, Thread,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -38,14 +40,13 @@ use crate::bus::{Bus, Feed, FeedNotice, Filter};
 use crate::changes::Workspaces;
 use crate::clock::Clock;
 use crate::compaction::Settings;
-use crate::credential::Credentials;
-use crate::guides::{Guides, Role, Skill};
-use crate::machine::CallLimits;
+use crate::guides::{Role, Skill};
 use crate::metrics::Metrics;
-use crate::model::{Models, ToolSpec};
-use crate::policy::Policy;
+use crate::model::ToolSpec;
+use crate::quotas::Quotas;
 use crate::runner::ToolRegistry;
 use crate::sandbox::{FileAccess, OpenSandbox, Sandbox, SandboxError, SandboxSpec, Sandboxes};
+use crate::setup::{InvalidSession, Setup, Setups};
 use crate::store::{Claim, Lease, SessionFilter, SessionStore, StoreError};
 use lillux::redact::Redactor;
 
@@ -59,6 +60,7 @@ pub use requests::WithdrawError;
 pub use reviews::ReviewSwitch;
 pub use session::Session;
 pub use threads::{ThreadChange, ThreadSettings};
+pub use upkeep::Upkeep;
 
 /// Delay before an unavailable store is tried again.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
@@ -83,19 +85,12 @@ pub(crate) type DecisionKeys = Arc<dyn Fn(&str) -> Option<PublicKey> + Send + Sy
 pub(crate) struct Inner {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) blobs: Option<Arc<dyn BlobStore>>,
-    models: Arc<dyn Models>,
-    tools: Arc<ToolRegistry>,
+    /// What sessions run with, unless `setups` knows better.
+    pub(crate) setup: Arc<Setup>,
+    setups: Option<Arc<dyn Setups>>,
     sandboxes: Sandboxes,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) credentials: Credentials,
-    pub(crate) policy: Policy,
-    redactor: Redactor,
-    calls: CallLimits,
     collect_window: Duration,
-    compaction: Arc<Settings>,
-    pub(crate) guides: Option<Arc<dyn Guides>>,
-    prompt_on_limit: bool,
-    system: String,
     key: Option<Arc<SigningKey>>,
     /// If set, the engine acts only on decisions that one of these keys signed.
     decision_keys: Option<DecisionKeys>,
@@ -112,6 +107,10 @@ pub(crate) struct Inner {
     /// Streams that follow a session.
     watchers: Watchers,
     shut_down: CancellationToken,
+    /// Whether no more work is started, because the process ends.
+    is_draining: AtomicBool,
+    /// Limits of the owners of sessions.
+    pub(crate) quotas: Option<Quotas>,
     /// Locked while a child session is created or closed.
     children: Arc<tokio::sync::Mutex<()>>,
 }
@@ -142,16 +141,14 @@ impl Inner {
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) lease: Lease,
-    pub(crate) models: Arc<dyn Models>,
+    pub(crate) setup: Arc<Setup>,
+    /// The tools of this session.
     pub(crate) tools: Arc<ToolRegistry>,
     pub(crate) sandbox: Arc<dyn Sandbox>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) calls: CallLimits,
     pub(crate) collect_window: Duration,
     /// When and how histories are compacted.
     pub(crate) compaction: Arc<Settings>,
-    pub(crate) guides: Option<Arc<dyn Guides>>,
-    pub(crate) system: String,
     /// Default role of the threads.
     pub(crate) role: Option<String>,
     /// Default model of the threads.
@@ -163,14 +160,10 @@ pub(crate) struct Shared {
     paused: AtomicBool,
     pub(crate) budget: Arc<Budget>,
     pub(crate) metrics: Arc<Metrics>,
-    /// Secrets to redact from all output.
-    pub(crate) redactor: Redactor,
     /// The stored session data.
     pub(crate) data: Mutex<Arc<SessionData>>,
     /// Locked while the session data is written, so that updates are not lost.
     pub(crate) writing: tokio::sync::Mutex<()>,
-    /// Whether reaching a limit opens a gate instead of ending the turn.
-    pub(crate) prompt_on_limit: bool,
     /// The key that signs histories.
     pub(crate) key: Option<Arc<SigningKey>>,
     /// Hash of the session's last seal.
@@ -252,6 +245,14 @@ pub struct NewSession {
     pub role: Option<String>,
     /// System prompt instead of the base system prompt.
     pub system: Option<String>,
+    /// Tools, failover and compaction, where they differ from the project's configuration.
+    pub settings: SessionSettings,
+    /// Kind of its sandbox; by default that of the project.
+    pub sandbox_kind: Option<SandboxKind>,
+    /// Whether changes are reviewed; by default as configured.
+    pub review: Option<bool>,
+    /// Whether servers continue it on their own after its process died.
+    pub unattended: bool,
     /// Limits of the session, children included.
     pub limits: Limits,
     /// Its sandbox; created if there is none.
@@ -358,16 +359,32 @@ impl Engine {
         Builder::default()
     }
 
+    /// Checks that a session can be created like this.
+    pub async fn check_new_session(&self, new: &NewSession) -> Result<(), InvalidSession> {
+        let id = new.id.clone().unwrap_or_else(SessionId::new);
+        let data = session_data(id, new.clone(), None, self.inner.clock.now());
+        let setup = self.inner.setup_of(&data).await;
+        let setup = setup.map_err(InvalidSession::Setup)?;
+        setup.check(new.model.as_deref(), &new.settings)
+    }
+
+    /// Checks that a model is available to a session; the error is the reason.
+    pub async fn check_model_of(&self, session: &SessionData, name: &str) -> Result<(), String> {
+        let setup = self.inner.setup_of(session).await?;
+        setup.models.get(name).map(drop)
+    }
+
     /// Checks that a model, or the default model, is available; the error is the reason.
     pub fn check_model(&self, name: Option<&str>) -> Result<(), String> {
-        let models = &self.inner.models;
+        let models = &self.inner.setup.models;
         let name = name.map_or_else(|| models.default_name(), str::to_owned);
         models.get(&name).map(drop)
     }
 
     /// Creates the sandbox of a session that is about to be created.
     pub async fn create_sandbox(&self, spec: &SandboxSpec) -> Result<OpenSandbox, SandboxError> {
-        self.inner.sandboxes.create(spec).await
+        let provider = &*self.inner.setup.sandboxes;
+        self.inner.sandboxes.create(provider, spec).await
     }
 
     /// Opens the sandbox of a stored session. As long as the caller holds it,
@@ -378,7 +395,9 @@ impl Engine {
             kind: "session",
             id: id.to_string(),
         })?;
-        Ok(self.inner.sandbox_of(&data).await?.sandbox)
+        let spec = SandboxSpec::default();
+        let parts = Box::pin(self.inner.parts_of(&data, &spec)).await?;
+        Ok(parts.opened.sandbox)
     }
 
     /// The sandbox with the files of a session; `None` if they were in memory and are gone.
@@ -394,7 +413,7 @@ impl Engine {
 
     /// Secrets to redact from all output.
     pub(crate) fn redactor(&self) -> &Redactor {
-        &self.inner.redactor
+        &self.inner.setup.redactor
     }
 
     /// Records that changes of files are undone. The next turn tells the model.
@@ -424,7 +443,7 @@ impl Engine {
 
     /// Lists the roles, sorted by name.
     pub async fn roles(&self, sandbox: &dyn Sandbox) -> Vec<Role> {
-        match &self.inner.guides {
+        match &self.inner.setup.guides {
             Some(guides) => guides.roles(sandbox).await,
             None => Vec::new(),
         }
@@ -432,7 +451,7 @@ impl Engine {
 
     /// Lists the skills, sorted by name.
     pub async fn skills(&self, sandbox: &dyn Sandbox) -> Vec<Skill> {
-        match &self.inner.guides {
+        match &self.inner.setup.guides {
             Some(guides) => guides.skills(sandbox).await,
             None => Vec::new(),
         }
@@ -440,7 +459,7 @@ impl Engine {
 
     /// Loads a role; the error is the reason.
     pub async fn role(&self, name: &str, sandbox: &dyn Sandbox) -> Result<Role, String> {
-        match &self.inner.guides {
+        match &self.inner.setup.guides {
             Some(guides) => guides.role(name, sandbox).await,
             None => Err(format!("unknown role `{name}`: this engine has no roles")),
         }
@@ -453,7 +472,7 @@ impl Engine {
         variables: &BTreeMap<String, String>,
         sandbox: &dyn Sandbox,
     ) -> Result<String, String> {
-        let Some(guides) = &self.inner.guides else {
+        let Some(guides) = &self.inner.setup.guides else {
             return Err(format!("unknown skill `{name}`: this engine has no skills"));
         };
         let skill = guides.skill(name, sandbox).await?;
@@ -467,8 +486,13 @@ impl Engine {
         // Holds the sandbox until the session does.
         let sandbox = new.sandbox.clone();
         let reference = sandbox.as_ref().map(|it| it.reference.clone());
+        let spec = SandboxSpec {
+            workspace: None,
+            kind: new.sandbox_kind,
+            review: new.review,
+        };
         let data = session_data(id, new, reference, inner.clock.now());
-        inner.create_or_open(data, None).await
+        Box::pin(inner.create_or_open(data, &spec, None)).await
     }
 
     /// Opens a stored session and continues it.
@@ -503,9 +527,9 @@ impl Engine {
 
     /// The tools that agents with the default model have.
     pub fn tools(&self) -> Arc<[ToolSpec]> {
-        let models = &self.inner.models;
+        let models = &self.inner.setup.models;
         let family = models.family(&models.default_name());
-        self.inner.tools.specs(family)
+        self.inner.setup.tools.specs(family)
     }
 
     /// The public key that verifies the engine's signatures.
@@ -550,13 +574,18 @@ impl Engine {
         store.remove(&leases).await?;
         for reference in sandboxes {
             // The session is gone, so files that remain are harmless.
-            if let Err(error) = self.inner.sandboxes.destroy(&reference).await {
+            if let Err(error) = self.inner.setup.sandboxes.destroy(&reference).await {
                 tracing::warn!(%error, "cannot remove the sandbox of a removed session");
             }
         }
         for lease in &leases {
             // A crash before this leaves sealed credentials of a session that no longer exists.
-            let removed = self.inner.credentials.remove_session(&lease.session).await;
+            let removed = self
+                .inner
+                .setup
+                .credentials
+                .remove_session(&lease.session)
+                .await;
             removed.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         }
         self.inner.collect_blobs(blobs).await
@@ -621,7 +650,15 @@ impl Engine {
             session.close().await?;
         }
         self.inner.watchers.notify_all();
-        Ok(())
+        match &self.inner.quotas {
+            Some(quotas) => quotas.release_all().await,
+            None => Ok(()),
+        }
+    }
+
+    /// The quotas of users and organisations, if the engine applies any.
+    pub fn quotas(&self) -> Option<&Quotas> {
+        self.inner.quotas.as_ref()
     }
 }
 
@@ -676,6 +713,8 @@ fn session_data(
         model: new.model,
         role: new.role,
         system: new.system,
+        settings: new.settings,
+        unattended: new.unattended,
         project: new.project,
         limits: new.limits,
         metadata: new.metadata,

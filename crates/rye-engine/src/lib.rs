@@ -37,12 +37,14 @@ pub mod guides;
 mod machine;
 pub mod metrics;
 pub mod model;
+pub mod quotas;
 pub mod record;
 pub mod related_sessions;
 pub mod result;
 pub mod review;
 mod runner;
 pub mod sandbox;
+mod setup;
 pub mod store;
 pub mod text;
 mod tokens;
@@ -53,6 +55,7 @@ pub mod web;
 
 pub use bus::{Feed, Filter, MissedEvents, Notice, Subscription};
 pub use child::Child;
+pub use engine::Upkeep;
 pub use engine::{
     Answer, BuildError, Builder, DecideError, Decision, Engine, EventStream, NewSession, Prompt,
     ReviewSwitch, Session, ThreadChange, ThreadSettings, ThreadView, WithdrawError,
@@ -64,3 +67,4 @@ pub use machine::CallLimits;
 pub use runner::{CompactionOutcome, UndoOutcome};
 pub use rye_protocol as protocol;
 pub use rye_protocol::policy;
+pub use setup::{InvalidSession, Setup, Setups};

@@ -1,6 +1,7 @@
 //! Drives one thread: feeds commands to the state machine, commits its output to the store,
 //! then performs the effects.
 
+mod admission;
 mod compaction;
 mod effects;
 mod failover;
@@ -28,6 +29,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::engine::Shared;
 use crate::machine::{ChildUsage, Input, Machine, PostedCommand, SessionChange, StepContext};
 use crate::model::{Delta, ModelAnswer};
+use crate::quotas::TurnSlot;
 use crate::store::{CommandKind, StoreError};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
 use crate::transcript::Transcript;
@@ -63,10 +65,14 @@ pub(crate) enum ThreadCommand {
     Wake,
     /// Replies when all earlier commands are processed.
     Barrier(oneshot::Sender<()>),
+    /// Replies when no model call runs, and no tool but those that wait for a decision or a task.
+    Settle(oneshot::Sender<()>),
     /// Streamed output of the model call with this generation.
     Delta(u64, Delta),
     ModelAnswered(u64, Result<Box<ModelAnswer>, rye_protocol::ErrorInfo>),
     ModelFailed(u64, crate::model::ModelError),
+    /// Status of the model call with this generation.
+    ModelStatus(u64, StatusKind),
     /// The role requires another model.
     SwitchModel(u64, String),
     /// The summarising task has finished.
@@ -126,6 +132,10 @@ pub(crate) struct Runner {
     gate_waiters: HashMap<(CallId, GateId), Vec<oneshot::Sender<Box<Gate>>>>,
     /// Posted prompts that were already accepted.
     accepted_posts: HashSet<PromptId>,
+    /// Callers that wait until nothing runs.
+    settle_waiters: Vec<oneshot::Sender<()>>,
+    /// The right to run the current turn, if the owner has a limit.
+    slot: Arc<Mutex<Option<TurnSlot>>>,
     wake_at: Option<Millis>,
     /// Failure to perform a committed effect.
     effect_error: Option<StoreError>,
@@ -164,6 +174,8 @@ impl Runner {
             tools: HashMap::new(),
             gate_waiters: HashMap::new(),
             accepted_posts: HashSet::new(),
+            settle_waiters: Vec::new(),
+            slot: Arc::default(),
             wake_at: None,
             effect_error: None,
             status,
@@ -183,7 +195,7 @@ impl Runner {
             Ok(Err(error)) => error,
             Err(panic) => StoreError::SessionFailed {
                 session: self.shared.lease.session.clone(),
-                reason: self.shared.redactor.redact(&panic).into_owned(),
+                reason: self.shared.setup.redactor.redact(&panic).into_owned(),
             },
         };
         // A closed session has no lease any more; failing to write it is no error.
@@ -210,6 +222,11 @@ impl Runner {
                     None => std::future::pending().await,
                 }
             };
+            if !self.settle_waiters.is_empty() && self.is_settled() {
+                for waiter in self.settle_waiters.drain(..) {
+                    let _ = waiter.send(());
+                }
+            }
             if let Some(command) = self.deferred.pop_front() {
                 self.handle(command).await?;
                 continue;
@@ -263,6 +280,10 @@ impl Runner {
                 let _ = reply.send(());
                 Ok(())
             }
+            ThreadCommand::Settle(reply) => {
+                self.settle_waiters.push(reply);
+                Ok(())
+            }
             ThreadCommand::Wake => self.step(Input::Tick).await.map(drop),
             ThreadCommand::Delta(generation, delta) => {
                 self.on_delta(generation, delta);
@@ -282,6 +303,12 @@ impl Runner {
             ThreadCommand::ModelFailed(_, error) => {
                 self.timer.model_ended("error");
                 self.on_model_failed(error).await
+            }
+            ThreadCommand::ModelStatus(generation, status) => {
+                if generation == self.generation && self.model.is_some() {
+                    self.publish_status(status);
+                }
+                Ok(())
             }
             ThreadCommand::SwitchModel(generation, _) if generation != self.generation => Ok(()),
             ThreadCommand::SwitchModel(_, model) => {
@@ -340,6 +367,15 @@ impl Runner {
                 Ok(())
             }
         }
+    }
+
+    /// Whether nothing runs that will be committed by itself.
+    fn is_settled(&self) -> bool {
+        let waits = |call: &CallId| self.gate_waiters.keys().any(|(waiting, _)| waiting == call);
+        let mut tools = self.tools.iter();
+        // A call that waits for the right to run has not begun.
+        let has_model = self.model.is_some() && *self.status.lock() != StatusKind::Queued;
+        !has_model && tools.all(|(call, (_, task))| task.is_some() || waits(call))
     }
 
     async fn on_prompt(
@@ -513,7 +549,7 @@ impl Runner {
     fn step_context(&self) -> StepContext<'_> {
         StepContext {
             now: self.shared.clock.now(),
-            calls: self.shared.calls,
+            calls: self.shared.setup.calls,
             collect_window: self.shared.collect_window,
             model: &self.shared.model,
             partial: &self.partial,
@@ -522,7 +558,7 @@ impl Runner {
             until: self.shared.budget.until(),
             limits: self.shared.budget.limits(),
             // A task ends at the limit; its parent session asks instead.
-            prompt_on_limit: self.shared.prompt_on_limit && !self.shared.budget.is_child(),
+            prompt_on_limit: self.shared.setup.prompt_on_limit && !self.shared.budget.is_child(),
             signer: self.shared.key.as_deref(),
             last_seal: self.shared.last_seal(),
             model_context: self.model_context.as_ref(),

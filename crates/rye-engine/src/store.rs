@@ -79,9 +79,12 @@ pub enum StoreError {
     /// The session has ended for good.
     #[error("session {0} has ended and takes no prompts")]
     Terminated(SessionId),
-    /// The engine was built without what sessions need to run.
-    #[error("session {0} cannot be continued here: this engine runs no sessions")]
+    /// The engine runs no sessions, or the process is about to end.
+    #[error("session {0} cannot be continued here: this process runs no sessions")]
     NotRunHere(SessionId),
+    /// The project of the session cannot be used, or its settings are invalid.
+    #[error("session {0} cannot run: {1}")]
+    Setup(SessionId, String),
     /// The sandbox of the session cannot be opened.
     #[error("{1}")]
     Sandbox(SessionId, SandboxError),

@@ -26,6 +26,7 @@ use crate::model::{ModelFamily, ToolSpec};
 use crate::policy::{Policy, Risk};
 use crate::runner::ThreadCommand;
 use crate::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox, SandboxError};
+use crate::setup::Setup;
 use crate::store::StoreError;
 use lillux::redact::{RedactStream, Redactor};
 
@@ -203,6 +204,7 @@ pub struct ToolContext {
     /// Remaining budget for a child session.
     pub(crate) remaining: Limits,
     pub(crate) engine: Weak<Inner>,
+    pub(crate) setup: Arc<Setup>,
     /// Secrets to redact from the output of tools.
     pub redactor: Redactor,
     /// Redacts the live output stream.
@@ -288,11 +290,9 @@ impl ToolContext {
         Ok(session.shared().closed.clone())
     }
 
-    /// The approval policy of the engine.
-    pub fn policy(&self) -> Result<Policy, ToolError> {
-        let closed = || ToolError::failed("the session is closed");
-        let engine = self.engine.upgrade().ok_or_else(closed)?;
-        Ok(engine.policy.clone())
+    /// The approval policy of the session.
+    pub fn policy(&self) -> &Policy {
+        &self.setup.policy
     }
 
     /// Gates of this session with this decision, as far as the decision is valid.

@@ -10,6 +10,7 @@ use rye_engine::BoxFuture;
 use rye_engine::clock::SystemClock;
 use rye_engine::documents::DocumentStore;
 use rye_engine::protocol::SessionId;
+use rye_engine::quotas::Quotas;
 use rye_executor::{Approval, ExecuteError, Request, Trace};
 use rye_items::{ItemKind, ItemRef};
 use rye_mcp::{Gateway as _, GatewayError};
@@ -53,6 +54,15 @@ pub fn with_schedules<T>(
 ) -> Result<T, Failure> {
     let schedules = Schedules::new(documents(context)?, Arc::new(SystemClock::default()));
     runtime()?.block_on(work(&schedules))
+}
+
+/// Works with the quotas of the session database.
+pub fn with_quotas<T>(
+    context: &Context,
+    work: impl AsyncFnOnce(&Quotas) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let quotas = Quotas::new(documents(context)?, Arc::new(SystemClock::default()));
+    runtime()?.block_on(work(&quotas))
 }
 
 /// Encrypts secrets with the key of the user's vault.

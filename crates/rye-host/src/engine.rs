@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use lillux::durable;
 use lillux::process::Supervisor;
-use rye_engine::Engine;
 use rye_engine::compaction::Settings;
 use rye_engine::guides::Guides;
 use rye_engine::protocol::{ActionId, Archive, Gate};
-use rye_engine::store::{SessionStore, StoreError};
+use rye_engine::store::StoreError;
 use rye_engine::tool::{LOGIN, VAULT};
+use rye_engine::{Builder, Engine};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -29,11 +29,12 @@ use crate::sandbox::{
 use crate::settings;
 use crate::{
     Catalogue, CheckSpec, FileGuides, HostError, MetaTools, SandboxKind, ServiceLogins,
-    SqliteStore, builder_with_store, load_checks, load_compaction, load_oauth, meta_tools, store,
+    SqliteStore, builder_without_store, load_checks, load_compaction, load_oauth, meta_tools,
+    store,
 };
 
 /// How long to wait for the store to close. Takes a moment unless the disk hangs.
-pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How to build an engine.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +55,9 @@ pub struct EngineOptions {
     pub model: Option<String>,
     /// Additional directories with skills.
     pub skills: Vec<PathBuf>,
+    /// Whether stored sessions keep the sandbox that they were created with, although `sandbox`
+    /// names another one.
+    pub keeps_sandboxes: bool,
 }
 
 /// Runs `work` on an engine and shuts the engine down afterwards.
@@ -85,16 +89,26 @@ pub fn with_supervisor<T>(
 /// Builds an engine on the store, runs `work` and shuts everything down.
 pub(crate) fn run_engine<T>(
     runtime: Runtime,
-    mut store: SqliteStore,
+    store: SqliteStore,
     context: &Context,
     options: EngineOptions,
     supervisor: Arc<Supervisor>,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    let build = || project_builder(context, options, supervisor);
+    run_builder(runtime, store, build, work)
+}
+
+/// Like [`run_engine`], with a function that makes a builder within the runtime.
+pub(crate) fn run_builder<T>(
+    runtime: Runtime,
+    mut store: SqliteStore,
+    build: impl FnOnce() -> Result<Builder, Failure>,
+    work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let closing = store.close_handle();
-    let store: Arc<dyn SessionStore> = Arc::new(store);
     let outcome = runtime.block_on(async {
-        let engine = build_engine(store, context, options, supervisor)?;
+        let engine = build()?.store(store).build().map_err(HostError::from)?;
         let outcome = work(&engine).await;
         let closed = engine.shutdown().await;
         write_metrics(&engine)?;
@@ -109,13 +123,13 @@ pub(crate) fn run_engine<T>(
     outcome
 }
 
-/// Builds an engine from the configuration. Must be called within a runtime.
-pub(crate) fn build_engine(
-    store: Arc<dyn SessionStore>,
+/// A builder with everything but the store, for the sessions of a project. Must be called within a
+/// runtime.
+pub(crate) fn project_builder(
     context: &Context,
     options: EngineOptions,
     supervisor: Arc<Supervisor>,
-) -> Result<Engine, Failure> {
+) -> Result<Builder, Failure> {
     let project = context.settings.project().to_owned();
     let workspace = options.workspace.clone();
     let workspace = workspace.unwrap_or_else(|| project.clone());
@@ -151,7 +165,7 @@ pub(crate) fn build_engine(
         vault: context.vault(),
         sandbox: SandboxOptions {
             kind,
-            resume_in: options.sandbox,
+            resume_in: options.sandbox.filter(|_| !options.keeps_sandboxes),
             workspace: options.workspace,
             project,
             review,
@@ -167,7 +181,7 @@ pub(crate) fn build_engine(
     if let Some(model) = options.model {
         models = models.default_model(model);
     }
-    let builder = builder_with_store(store, &host_options, models, Arc::clone(&supervisor))?;
+    let builder = builder_without_store(&host_options, models, Arc::clone(&supervisor))?;
     let mut builder = builder.runs_sessions(options.runs_sessions);
     if options.runs_sessions {
         let bridge = bridge(context, supervisor)?;
@@ -193,7 +207,7 @@ pub(crate) fn build_engine(
             .sign_with(key)
             .require_signed_decisions(move |name| trusted.user_key(name));
     }
-    Ok(builder.build().map_err(HostError::from)?)
+    Ok(builder)
 }
 
 /// The current tools, guides, settings and models, for a replay. Must be called within a runtime.
@@ -240,7 +254,7 @@ pub fn replay(context: &Context, archive: &Archive) -> Result<ReplayOutcome, Fai
 }
 
 /// Writes metrics to the file that `RYE_METRICS` names.
-pub(crate) fn write_metrics(engine: &Engine) -> Result<(), Failure> {
+fn write_metrics(engine: &Engine) -> Result<(), Failure> {
     let Some(file) = settings::variable("RYE_METRICS") else {
         return Ok(());
     };

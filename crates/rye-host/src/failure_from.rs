@@ -345,6 +345,7 @@ impl From<StoreError> for Failure {
             StoreError::Archived(_) => Self::failed("archived", error),
             StoreError::GateClosed(_) => Self::failed("gate_closed", error),
             StoreError::SingleCall(_) => Self::usage(error),
+            StoreError::Setup(..) => Self::failed("setup", error),
             StoreError::Unavailable(_) => Self::failed("store", error).hint(UNWRITABLE_STATE),
             StoreError::SessionFailed { session, .. } => {
                 let hint = format!("rye session resume {}", session.short());

@@ -105,7 +105,7 @@ mod oauth;
 pub mod parameter_schema;
 mod policy_file;
 mod project_approvals;
-pub mod project_engines;
+pub mod projects;
 pub mod replay;
 pub mod runs;
 pub mod sandbox;
@@ -255,6 +255,15 @@ pub fn builder_with_store(
     models: Catalogue,
     supervisor: Arc<Supervisor>,
 ) -> Result<Builder, HostError> {
+    Ok(builder_without_store(options, models, supervisor)?.shared_store(store))
+}
+
+/// Like [`builder`], without the store. Must be called within a Tokio runtime.
+pub(crate) fn builder_without_store(
+    options: &Options,
+    models: Catalogue,
+    supervisor: Arc<Supervisor>,
+) -> Result<Builder, HostError> {
     let checks = Checks::new(options.checks.clone()).map_err(HostError::Check)?;
     let network = options.sandbox.confinement.network.clone();
     let web_client = sandbox::web_client(network, options.vault.clone());
@@ -263,7 +272,6 @@ pub fn builder_with_store(
     private.extend(database_files(&options.database));
     let project = &options.sandbox.project;
     Ok(Engine::builder()
-        .shared_store(store)
         .blobs(FileBlobs::new(options.database.with_file_name("blobs")))
         .models(models)
         .redactor(redactor(options.vault.as_ref(), project))

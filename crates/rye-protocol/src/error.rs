@@ -104,6 +104,8 @@ pub enum ErrorCode {
     AuthRequired,
     /// A limit was reached.
     Limit,
+    /// A budget of the user or organisation is used up.
+    Quota,
     /// The model's result does not match the schema that the prompt requires.
     InvalidResult,
     /// The requested role or skill is invalid.

@@ -63,7 +63,9 @@ pub use risk::{EffectClass, Risk};
 pub use run::{GraphChange, NodeError, NodeOutcome, Run, RunEvent, RunStart, RunStatus};
 #[cfg(feature = "schema")]
 pub use schema::schema;
-pub use session::{ForkPoint, Parent, Purpose, SandboxKind, SandboxRef, Session, SessionStatus};
+pub use session::{
+    ForkPoint, Parent, Purpose, SandboxKind, SandboxRef, Session, SessionSettings, SessionStatus,
+};
 pub use thread::{
     Call, CallState, CompactionReason, Continuation, Phase, ProcessRef, Thread, ThreadStatus, Turn,
 };

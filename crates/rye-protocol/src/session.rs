@@ -46,6 +46,13 @@ pub struct Session {
     /// System prompt instead of the base system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
+    /// What the session does differently from the configuration of its project.
+    #[serde(default, skip_serializing_if = "SessionSettings::is_empty")]
+    pub settings: SessionSettings,
+    /// Whether servers continue it on their own after its process died. Otherwise it continues when
+    /// someone opens it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unattended: bool,
     /// The project that the session was created in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
@@ -100,6 +107,8 @@ impl Session {
             run: None,
             role: None,
             system: None,
+            settings: SessionSettings::default(),
+            unattended: false,
             project: None,
             forked_from: None,
             status_before_error: None,
@@ -112,6 +121,29 @@ impl Session {
             created_at: now,
             updated_at: now,
         }
+    }
+}
+
+/// What a session does differently from the configuration of its project.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct SessionSettings {
+    /// Names of the tools that its agents have; all if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Models to try if a model fails, in order; as configured if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failover: Option<Vec<String>>,
+    /// Compaction settings that replace configured ones.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub compaction: Map<String, Value>,
+}
+
+impl SessionSettings {
+    /// Whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 }
 

@@ -93,7 +93,7 @@ async fn start(app: &App, who: &Principal, input: &RunInput) -> Result<ResponseS
     let new = NewSession {
         id: Some(id),
         system: conversation.system.clone(),
-        ..new_session(app, who)?
+        ..new_session(app, who, None, None)?
     };
     let session = match &known {
         Some(session) => app.sessions.session(who, session.id.as_str()).await?,

@@ -9,7 +9,9 @@ mod gates;
 mod hosts;
 mod items;
 mod operations;
+mod place;
 mod prompts;
+mod quotas;
 mod replay;
 mod schedules;
 mod sessions;
@@ -33,6 +35,7 @@ pub(crate) use catalogue::usable_models;
 pub(crate) use gates::{NewDecision, decide_one};
 pub(crate) use operations::Readiness;
 pub(crate) use prompts::{IDEMPOTENCY_KEY, ITEM_SEPARATOR, prompt_id};
+pub(crate) use quotas::check as check_quotas;
 pub(crate) use sessions::{check_model, new_session};
 
 use crate::agui;
@@ -100,6 +103,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::whoami))
+        .routes(routes!(quotas::list))
+        .routes(routes!(quotas::set, quotas::remove))
         .routes(routes!(browser_keys::enrol, browser_keys::list))
         .routes(routes!(browser_keys::confirm))
 }

@@ -125,7 +125,9 @@ async fn identify(app: &App, headers: &HeaderMap) -> Result<Principal, Problem> 
         let challenge = HeaderValue::from_static("Bearer error=\"invalid_token\"");
         problem.header(header::WWW_AUTHENTICATE, challenge)
     })?;
-    Ok(Principal { token })
+    let principal = Principal { token };
+    app.rates.check(app, &principal).await?;
+    Ok(principal)
 }
 
 /// The bearer token of a request.

@@ -25,6 +25,7 @@ mod oidc;
 mod openai;
 mod openapi;
 mod problem;
+mod rates;
 mod server;
 mod tokens;
 mod usage;

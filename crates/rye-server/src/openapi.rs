@@ -146,6 +146,7 @@ pub(crate) mod schemas {
         usage => "Usage",
         limits => "Limits",
         queue_mode => "QueueMode",
+        sandbox_kind => "SandboxKind",
         turn_end => "TurnEnd",
         error => "ErrorInfo",
     }

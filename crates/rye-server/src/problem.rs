@@ -4,8 +4,10 @@ use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rye_automation::AutomationError;
+use rye_engine::clock::{Clock as _, SystemClock};
+use rye_engine::quotas::{QuotaError, QuotaLimit};
 use rye_engine::store::StoreError;
-use rye_engine::{DecideError, WithdrawError};
+use rye_engine::{DecideError, InvalidSession, WithdrawError};
 use rye_host::{Failure, FailureKind};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -139,6 +141,10 @@ impl From<StoreError> for Problem {
             StoreError::SingleCall(_) | StoreError::Task(_) | StoreError::Terminated(_) => {
                 new(StatusCode::CONFLICT, "takes_no_prompts")
             }
+            StoreError::NotRunHere(_) => {
+                new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down").retry_after(1)
+            }
+            StoreError::Setup(..) => new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_project"),
             StoreError::Sandbox(..) => {
                 new(StatusCode::SERVICE_UNAVAILABLE, "sandbox").hint("rye sandbox check")
             }
@@ -173,6 +179,51 @@ impl From<AutomationError> for Problem {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "secret", detail)
             }
             _ => invalid("invalid_definition"),
+        }
+    }
+}
+
+impl From<QuotaError> for Problem {
+    fn from(error: QuotaError) -> Self {
+        let exceeded = match error {
+            QuotaError::Exceeded(exceeded) => exceeded,
+            QuotaError::Store(error) => return error.into(),
+            error => {
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                return Self::new(status, "quota", error.to_string());
+            }
+        };
+        let (status, code) = match exceeded.limit {
+            QuotaLimit::Turns => (StatusCode::TOO_MANY_REQUESTS, "too_many_turns"),
+            _ => (StatusCode::PAYMENT_REQUIRED, "budget_exceeded"),
+        };
+        let (kind, limit): (&str, &str) = (exceeded.subject.kind.into(), exceeded.limit.into());
+        let wait = SystemClock::default().now().until(exceeded.renews_at);
+        Self::new(status, code, exceeded.to_string())
+            .with(
+                "owner",
+                json!({ "kind": kind, "name": exceeded.subject.name }),
+            )
+            .with("limit", limit)
+            .with("allowed", exceeded.allowed)
+            .with("used", exceeded.used)
+            .with("renews_at", exceeded.renews_at.0)
+            .retry_after(wait.as_secs().max(1))
+    }
+}
+
+impl From<InvalidSession> for Problem {
+    fn from(error: InvalidSession) -> Self {
+        let (code, hint) = match &error {
+            InvalidSession::Model(_) => ("unknown_model", Some("rye models list")),
+            InvalidSession::Tool { .. } => ("unknown_tool", None),
+            InvalidSession::Compaction(_) => ("invalid_compaction", None),
+            _ => ("invalid_project", None),
+        };
+        let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, error.to_string());
+        match hint {
+            Some(hint) => problem.hint(hint),
+            None => problem,
         }
     }
 }

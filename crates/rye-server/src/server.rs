@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::process::ShutdownSignals;
-use rye_engine::Engine;
 use rye_engine::documents::DocumentStore;
 use rye_engine::protocol::Gate;
+use rye_engine::{Engine, Upkeep};
 use rye_host::automation::{ProjectGraphs, documents, sealer};
-use rye_host::engine::{EngineOptions, database, runtime, start_supervisor, with_supervisor};
+use rye_host::engine::{EngineOptions, database, runtime, start_supervisor};
 use rye_host::gateway::ItemGateway;
+use rye_host::projects::{Projects, Served, with_projects};
 use rye_host::{Context, Failure, SandboxKind, settings};
 use rye_mcp::ApprovalChannel;
 use rye_mcp::server::http::connections::{self, Limits};
@@ -29,6 +30,7 @@ use crate::guard::Guard;
 use crate::login::LINK_LIFETIME;
 use crate::metrics::StreamMetrics;
 use crate::oidc::{Oidc, OidcOptions};
+use crate::rates::Rates;
 use crate::tokens::{NewToken, Tokens};
 use crate::usage::UsageLedger;
 
@@ -37,9 +39,6 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of open connections, most of which are event streams.
 const MAX_CONNECTIONS: usize = 10_000;
-
-/// How long a shutdown waits for running turns.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How to serve.
 #[derive(Debug, Clone)]
@@ -54,7 +53,15 @@ pub struct Options {
     pub origins: Vec<String>,
     /// Maximum size of a request body, in bytes.
     pub max_body: usize,
-    /// Where the tools of sessions run.
+    /// How long a shutdown waits for running model calls and tools.
+    pub drain_timeout: Duration,
+    /// How sessions are kept.
+    pub upkeep: Upkeep,
+    /// Requests of a token in a second.
+    pub max_rate: u32,
+    /// Directories in which sessions may have their project, in addition to the server's own.
+    pub projects: Vec<PathBuf>,
+    /// Where the tools of new sessions run by default.
     pub sandbox: Option<SandboxKind>,
     /// The default model.
     pub model: Option<String>,
@@ -86,10 +93,14 @@ pub(crate) struct State {
     pub(crate) usage: UsageLedger,
     pub(crate) stream_metrics: StreamMetrics,
     pub(crate) readiness: Readiness,
+    /// Limits how many requests callers send.
+    pub(crate) rates: Rates,
     pub(crate) address: SocketAddr,
     pub(crate) options: Options,
     /// The project of new sessions.
     pub(crate) project: PathBuf,
+    /// The projects that sessions may have.
+    pub(crate) projects: Arc<Projects>,
     /// Settings and keys of the user, and the items of the project.
     pub(crate) context: Context,
     /// Searches, reads and executes items.
@@ -148,6 +159,7 @@ pub fn run(
         runs_sessions: true,
         sandbox: options.sandbox,
         model: options.model.clone(),
+        keeps_sandboxes: true,
         ..EngineOptions::default()
     };
     let tokens = tokens(context)?;
@@ -166,7 +178,8 @@ pub fn run(
     );
     let gateway = Arc::new(gateway);
     let sealer = sealer(context);
-    with_supervisor(context, engine_options, supervisor, async |engine| {
+    let served = Served::Permitted(options.projects.clone());
+    let work = async |engine: &Engine, projects: &Arc<Projects>| {
         let wanted = options.address;
         let listener = TcpListener::bind(wanted).await;
         let listener = listener.map_err(|error| unable(&format!("listen on {wanted}"), error))?;
@@ -191,9 +204,11 @@ pub fn run(
             usage: UsageLedger::default(),
             stream_metrics: StreamMetrics::default(),
             readiness: Readiness::default(),
+            rates: Rates::new(options.max_rate),
             address,
             options,
             project,
+            projects: Arc::clone(projects),
             context: own_context,
             gateway,
             automation,
@@ -201,25 +216,29 @@ pub fn run(
         }));
         on_ready(&ready(&app, name).await?);
         let mut tasks = app.automation.start(&app.draining)?;
+        let (upkeep, stop) = (app.options.upkeep, app.draining.clone());
+        let own = engine.clone();
+        tasks.spawn(async move { own.run_upkeep(upkeep, stop).await });
         let serving = serve(listener, app.clone());
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => return Ok(()),
             _ = signals.next() => app.draining.cancel(),
         }
-        // A second signal or the timeout ends connections that are still busy.
+        // Clients continue at another server, which continues each session that is released.
+        let drained = async {
+            let tasks = async { while tasks.join_next().await.is_some() {} };
+            tokio::join!(serving, engine.drain(), tasks);
+        };
+        // A second signal or the timeout ends what is still busy.
         tokio::select! {
-            () = &mut serving => {}
+            () = drained => {}
             _ = signals.next() => {}
-            () = tokio::time::sleep(DRAIN_TIMEOUT) => {}
+            () = tokio::time::sleep(app.options.drain_timeout) => {}
         }
-        // Another server takes over what is not finished.
-        let _ = tokio::time::timeout(DRAIN_TIMEOUT, async {
-            while tasks.join_next().await.is_some() {}
-        })
-        .await;
         Ok(())
-    })
+    };
+    with_projects(context, settings, engine_options, served, supervisor, work)
 }
 
 /// Works with the tokens of the user's session database.

@@ -113,7 +113,7 @@ pub(super) async fn approve_write(
         reasons: reasons.as_slice(),
         ..CallFacts::new(&policy_name, Some(risk))
     };
-    let mode = context.policy()?.decide(&facts).mode;
+    let mode = context.policy().decide(&facts).mode;
     // The approval covers this file, not what a link points to later.
     let args_hash = match link {
         Some(target) => audit::args_hash(&json!([args, target])),
@@ -197,7 +197,7 @@ pub(super) async fn approve_command(
         reasons: reasons.as_slice(),
         ..CallFacts::new(&policy_name, Some(risk))
     };
-    let mode = context.policy()?.decide(&facts).mode;
+    let mode = context.policy().decide(&facts).mode;
     request
         .body
         .insert_str(0, &format!("{}\n", Risk::gate_line(Some(risk))));
@@ -306,7 +306,7 @@ pub(super) async fn approve_fetch(
         ..CallFacts::new(&policy_name, Some(risk))
     };
     let denied = |message| ToolError(ErrorInfo::new(ErrorCode::Denied, message));
-    match context.policy()?.decide(&facts).mode {
+    match context.policy().decide(&facts).mode {
         Mode::Allow => return Ok(()),
         Mode::Deny => return Err(denied(format!("denied by the policy: {}", tool.spec.name))),
         Mode::Ask if is_connection_approved(target, context).await => return Ok(()),
@@ -391,7 +391,7 @@ pub(super) async fn approve_read(
         reasons: &reasons,
         ..CallFacts::new(&policy_name, Some(Risk::High))
     };
-    let mode = context.policy()?.decide(&facts).mode;
+    let mode = context.policy().decide(&facts).mode;
     let edited = resolve_approval(mode, tool, request, args, &wide).await?;
     if edited.is_some() {
         let message = "the path was edited: request it with another call";

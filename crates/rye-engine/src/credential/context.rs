@@ -88,9 +88,8 @@ impl ToolContext {
         let engine = self.engine.upgrade().ok_or_else(closed)?;
         let owners = self.owners(&engine);
         let now = engine.clock.now();
-        let found = engine
-            .credentials
-            .look_up(&owners, service, now, &self.redactor);
+        let credentials = &self.setup.credentials;
+        let found = credentials.look_up(&owners, service, now, &self.redactor);
         found
             .await
             .map_err(|error| ToolError::failed(error.to_string()))
@@ -100,7 +99,8 @@ impl ToolContext {
     pub(crate) async fn redact_credentials(&self) {
         if let Some(engine) = self.engine.upgrade() {
             let owners = self.owners(&engine);
-            engine.credentials.redact_all(&owners, &self.redactor).await;
+            let credentials = &self.setup.credentials;
+            credentials.redact_all(&owners, &self.redactor).await;
         }
     }
 

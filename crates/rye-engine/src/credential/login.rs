@@ -39,9 +39,7 @@ impl ToolContext {
         service: &str,
         request: &mut DecisionRequest,
     ) -> Result<Option<PendingLogin>, ToolError> {
-        let closed = || ToolError::failed("the session is closed");
-        let engine = self.engine.upgrade().ok_or_else(closed)?;
-        let Some(logins) = &engine.credentials.logins else {
+        let Some(logins) = &self.setup.credentials.logins else {
             return Ok(None);
         };
         let Some(started) = logins.start(service).await else {
@@ -83,7 +81,7 @@ impl ToolContext {
         };
         credential.add_to(&self.redactor);
         let engine = self.engine.upgrade().ok_or_else(closed)?;
-        let store = engine.credentials.store.clone().ok_or_else(closed)?;
+        let store = self.setup.credentials.store.clone().ok_or_else(closed)?;
         let owner = Owner::User(self.user.clone().unwrap_or_default());
         let stored = store.put(&owner, service, &credential).await;
         stored.map_err(|error| ToolError::failed(error.to_string()))?;

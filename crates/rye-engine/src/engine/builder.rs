@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use lillux::keys::{PublicKey, SigningKey};
@@ -15,14 +16,17 @@ use crate::changes::Workspaces;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::Settings;
 use crate::credential::{CredentialStore, Credentials, LoginProvider, Refresher};
+use crate::documents::DocumentStore;
 use crate::guides::Guides;
 use crate::machine::CallLimits;
 use crate::metrics::Metrics;
 use crate::model::Models;
 use crate::policy::Policy;
+use crate::quotas::Quotas;
 use crate::review::ReviewTool;
 use crate::runner::ToolRegistry;
 use crate::sandbox::{Sandbox, SandboxProvider, Sandboxes};
+use crate::setup::{Setup, Setups};
 use crate::store::SessionStore;
 use crate::tool::Tool;
 use lillux::redact::Redactor;
@@ -65,6 +69,8 @@ pub struct Builder {
     policy: Policy,
     calls: CallLimits,
     is_passive: bool,
+    setups: Option<Arc<dyn Setups>>,
+    quotas: Option<Arc<dyn DocumentStore>>,
 }
 
 impl Builder {
@@ -234,11 +240,24 @@ impl Builder {
         self
     }
 
-    /// Builds the engine. Must be called within a Tokio runtime.
-    pub fn build(self) -> Result<Engine, BuildError> {
-        let store = self.store.ok_or(BuildError::Missing("store"))?;
+    /// Applies the quotas that are stored in these documents.
+    #[must_use]
+    pub fn quotas(mut self, documents: Arc<dyn DocumentStore>) -> Self {
+        self.quotas = Some(documents);
+        self
+    }
+
+    /// Chooses another setup for the sessions of other projects.
+    #[must_use]
+    pub fn setups(mut self, setups: Arc<dyn Setups>) -> Self {
+        self.setups = Some(setups);
+        self
+    }
+
+    /// Builds only what the sessions of a project run with, for [`Setups`]: models, tools,
+    /// sandboxes, credentials, policy, guides and settings. Other parts have no effect.
+    pub fn setup(self) -> Result<Setup, BuildError> {
         let models = self.models.ok_or(BuildError::Missing("model"))?;
-        let metrics = Arc::<Metrics>::default();
         let sandboxes = self.sandboxes.ok_or(BuildError::Missing("sandbox"))?;
         let mut tools = ToolRegistry::default();
         for tool in self.tools {
@@ -248,25 +267,39 @@ impl Builder {
         tools.add(review).map_err(BuildError::Tool)?;
         let mut compaction = self.compaction;
         compaction.protected_tools.extend(tools.protected());
-        let inner = Arc::new(Inner {
-            store,
-            blobs: self.blobs,
+        Ok(Setup {
             models,
-            sandboxes: Sandboxes::new(sandboxes),
-            metrics,
-            clock: self.clock.unwrap_or_else(|| Arc::<SystemClock>::default()),
-            tools: Arc::new(tools),
             credentials: Credentials::new(self.credentials, self.refresher, self.logins),
-            redactor: self.redactor,
-            prompt_on_limit: self.prompt_on_limit,
+            tools: Arc::new(tools),
+            sandboxes,
             policy: self.policy,
+            redactor: self.redactor,
             calls: self.calls,
-            collect_window: self.collect_window.unwrap_or(DEFAULT_COLLECT_WINDOW),
             compaction: Arc::new(compaction),
             guides: self.guides,
+            prompt_on_limit: self.prompt_on_limit,
             system: self.system,
-            key: self.key,
-            decision_keys: self.decision_keys,
+        })
+    }
+
+    /// Builds the engine. Must be called within a Tokio runtime.
+    pub fn build(mut self) -> Result<Engine, BuildError> {
+        let store = self.store.take().ok_or(BuildError::Missing("store"))?;
+        let clock = self.clock.take();
+        let clock = clock.unwrap_or_else(|| Arc::<SystemClock>::default());
+        let quotas = self.quotas.take();
+        let quotas = quotas.map(|documents| Quotas::new(documents, Arc::clone(&clock)));
+        let inner = Arc::new(Inner {
+            store,
+            blobs: self.blobs.take(),
+            setups: self.setups.take(),
+            sandboxes: Sandboxes::default(),
+            metrics: Arc::<Metrics>::default(),
+            clock,
+            quotas,
+            collect_window: self.collect_window.unwrap_or(DEFAULT_COLLECT_WINDOW),
+            key: self.key.take(),
+            decision_keys: self.decision_keys.take(),
             open: Mutex::new(HashMap::new()),
             events_tx: crate::bus::feed_channel(),
             open_locks: Mutex::default(),
@@ -274,7 +307,9 @@ impl Builder {
             runs_sessions: !self.is_passive,
             watchers: Watchers::default(),
             shut_down: CancellationToken::new(),
+            is_draining: AtomicBool::new(false),
             children: Arc::default(),
+            setup: Arc::new(self.setup()?),
         });
         tokio::spawn(process_posts(
             Arc::downgrade(&inner),

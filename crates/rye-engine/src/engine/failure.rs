@@ -31,6 +31,9 @@ impl Shared {
             self.bus.publish(Notice { event, entry: None });
         }
         self.closed.cancel();
+        if let Some(engine) = self.engine.upgrade() {
+            engine.forget(self);
+        }
         drop(guard);
     }
 

@@ -5,9 +5,11 @@ use std::sync::{Arc, Weak};
 
 use rye_protocol::{CallState, Phase, Session as SessionData, SessionId, SessionStatus};
 
-use super::{Inner, ParentBudget, Session};
+use super::{Inner, ParentBudget, Session, Shared};
 use crate::child;
+use crate::compaction::Settings;
 use crate::sandbox::{OpenSandbox, SandboxSpec};
+use crate::setup::Setup;
 use crate::store::{Claim, Lease, SessionFilter, SessionSnapshot, StoreError};
 
 impl Inner {
@@ -46,8 +48,18 @@ impl Inner {
         session
     }
 
+    /// Forgets an open session, unless it was opened again.
+    pub(crate) fn forget(&self, closed: &Shared) {
+        let mut open = self.open.lock();
+        let id = &closed.lease.session;
+        let is_same = |session: &Session| std::ptr::eq(session.shared(), closed);
+        if open.get(id).is_some_and(is_same) {
+            open.remove(id);
+        }
+    }
+
     /// The lock that serialises opening a session.
-    fn open_lock(&self, id: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
+    pub(super) fn open_lock(&self, id: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
         let mut locks = self.open_locks.lock();
         locks.retain(|_, lock| lock.strong_count() > 0);
         if let Some(lock) = locks.get(id).and_then(Weak::upgrade) {
@@ -62,6 +74,7 @@ impl Inner {
     pub(super) async fn create_or_open(
         self: &Arc<Self>,
         mut data: SessionData,
+        spec: &SandboxSpec,
         parent: Option<ParentBudget>,
     ) -> Result<Session, StoreError> {
         let lock = self.open_lock(&data.id);
@@ -73,16 +86,16 @@ impl Inner {
         let lease = self.store.claim(&data.id, Claim::IfFree).await?;
         // Read after the claim: until then another host might have created it.
         let Some(record) = self.store.snapshot(&data.id).await? else {
-            let opened = self.sandbox_of_claimed(&lease, &data).await?;
-            data.sandbox = Some(opened.reference);
-            let session = Session::create(self, lease, data, opened.sandbox, parent).await?;
+            let parts = Box::pin(self.parts_of_claimed(&lease, &data, spec)).await?;
+            data.sandbox = Some(parts.opened.reference.clone());
+            let session = Session::create(self, lease, data, parts, parent).await?;
             return Ok(self.register(session));
         };
         if let Err(differs) = check_same(&record.session, &data) {
             self.store.release(&lease).await?;
             return Err(differs);
         }
-        let restored = self.restore(lease, record, parent).await?;
+        let restored = Box::pin(self.restore(lease, record, parent)).await?;
         drop(guard);
         self.close_orphans(restored).await
     }
@@ -109,37 +122,65 @@ impl Inner {
             self.store.release(&lease).await?;
             return Err(StoreError::SingleCall(id.clone()));
         }
-        let restored = self.restore(lease, record, parent).await?;
+        let restored = Box::pin(self.restore(lease, record, parent)).await?;
         drop(guard);
         self.close_orphans(restored).await
     }
 
-    /// Opens the sandbox of a session. A session that records none gets a new one.
-    pub(super) async fn sandbox_of(&self, data: &SessionData) -> Result<OpenSandbox, StoreError> {
+    /// What a session runs with; the error says why it cannot run.
+    pub(super) async fn setup_of(&self, data: &SessionData) -> Result<Arc<Setup>, String> {
+        let chosen = match &self.setups {
+            Some(setups) => setups.setup(data).await?,
+            None => None,
+        };
+        Ok(chosen.unwrap_or_else(|| Arc::clone(&self.setup)))
+    }
+
+    /// The setup of a session and its sandbox. A session that records no sandbox gets a new one,
+    /// of the kind that `spec` names.
+    pub(super) async fn parts_of(
+        &self,
+        data: &SessionData,
+        spec: &SandboxSpec,
+    ) -> Result<SessionParts, StoreError> {
+        let invalid = |reason| StoreError::Setup(data.id.clone(), reason);
+        let setup = self.setup_of(data).await.map_err(invalid)?;
+        let compaction = setup.compaction(&data.settings).map_err(invalid)?;
+        let provider = &*setup.sandboxes;
         let opened = if let Some(reference) = &data.sandbox {
-            let opened = self.sandboxes.open(reference).await;
+            let opened = self.sandboxes.open(provider, reference).await;
             opened.map(|sandbox| OpenSandbox {
                 reference: reference.clone(),
                 sandbox,
             })
         } else {
             let workspace = data.workspace.clone();
-            self.sandboxes.create(&SandboxSpec { workspace }).await
+            let spec = SandboxSpec {
+                workspace,
+                ..spec.clone()
+            };
+            self.sandboxes.create(provider, &spec).await
         };
-        opened.map_err(|error| StoreError::Sandbox(data.id.clone(), error))
+        let opened = opened.map_err(|error| StoreError::Sandbox(data.id.clone(), error))?;
+        Ok(SessionParts {
+            setup,
+            compaction,
+            opened,
+        })
     }
 
-    /// Like [`sandbox_of`](Self::sandbox_of), and releases the session if it fails.
-    pub(super) async fn sandbox_of_claimed(
+    /// Like [`parts_of`](Self::parts_of), and releases the session if it fails.
+    pub(super) async fn parts_of_claimed(
         &self,
         lease: &Lease,
         data: &SessionData,
-    ) -> Result<OpenSandbox, StoreError> {
-        let opened = self.sandbox_of(data).await;
-        if opened.is_err() {
+        spec: &SandboxSpec,
+    ) -> Result<SessionParts, StoreError> {
+        let parts = self.parts_of(data, spec).await;
+        if parts.is_err() {
             self.store.release(lease).await?;
         }
-        opened
+        parts
     }
 
     /// Restores a session from its stored state and starts its threads.
@@ -151,8 +192,9 @@ impl Inner {
     ) -> Result<RestoredSession, StoreError> {
         let tasks = task_ids(&record);
         let is_child = parent.is_some();
-        let OpenSandbox { sandbox, .. } = self.sandbox_of_claimed(&lease, &record.session).await?;
-        let session = Session::new(self, lease, record.session.clone(), sandbox, parent);
+        let spec = SandboxSpec::default();
+        let parts = Box::pin(self.parts_of_claimed(&lease, &record.session, &spec)).await?;
+        let session = Session::new(self, lease, record.session.clone(), parts, parent);
         // Until the stored threads are started, nobody else may start one.
         let creating_thread = session.inner.creating_thread.lock().await;
         // A repeated tool call looks up its session.
@@ -216,7 +258,8 @@ impl Inner {
         let (engine, id) = (Arc::clone(self), data.id.clone());
         let created = tokio::spawn(async move {
             let _guard = guard;
-            engine.create_or_open(data, Some(parent)).await
+            let spec = SandboxSpec::default();
+            engine.create_or_open(data, &spec, Some(parent)).await
         });
         created.await.unwrap_or_else(|_| {
             let (kind, id) = ("session", id.to_string());
@@ -239,9 +282,7 @@ impl Inner {
     /// Marks a session as terminated and closes it.
     pub(crate) async fn terminate(&self, session: &Session) -> Result<(), StoreError> {
         session.set_status(SessionStatus::Terminated, None).await?;
-        session.close().await?;
-        self.open.lock().remove(session.id());
-        Ok(())
+        session.close().await
     }
 
     /// Closes a child session whose call has ended.
@@ -257,8 +298,9 @@ impl Inner {
         let Some(record) = record.filter(|record| !is_terminated(record)) else {
             return self.store.release(&lease).await;
         };
-        let OpenSandbox { sandbox, .. } = self.sandbox_of_claimed(&lease, &record.session).await?;
-        let session = Session::new(self, lease, record.session.clone(), sandbox, None);
+        let spec = SandboxSpec::default();
+        let parts = Box::pin(self.parts_of_claimed(&lease, &record.session, &spec)).await?;
+        let session = Session::new(self, lease, record.session.clone(), parts, None);
         session.suspend();
         session.restore(record).await?;
         session.abort(None).await?;
@@ -272,6 +314,14 @@ pub(super) fn children_of(parent: &SessionId) -> SessionFilter {
         limit: usize::MAX,
         ..SessionFilter::default()
     }
+}
+
+/// What a session is opened with.
+pub(super) struct SessionParts {
+    pub(super) setup: Arc<Setup>,
+    /// The compaction settings of the session.
+    pub(super) compaction: Arc<Settings>,
+    pub(super) opened: OpenSandbox,
 }
 
 /// A restored session and the ids of children it may have.

@@ -47,7 +47,8 @@ impl Engine {
             }
             leaf = entry.parent;
         }
-        let default = || Some(self.inner.models.default_name()).filter(|name| !name.is_empty());
+        let default =
+            || Some(self.inner.setup.models.default_name()).filter(|name| !name.is_empty());
         let model = thread.turn.map(|turn| turn.model).or(thread.model);
         Ok(model.or(record.session.model).or_else(default))
     }

@@ -8,10 +8,13 @@ use rye_protocol::{
     SessionStatus, StatusKind, Thread, ThreadId, ThreadStatus,
 };
 
+use std::sync::atomic::Ordering;
+
 use super::prompt::{is_turn_end, stored_answer};
 use super::session::DEFAULT;
 use super::{Answer, Engine, Inner, NewSession, Prompt, Session, ThreadView, check_same};
 use crate::machine::stored_status;
+use crate::sandbox::SandboxSpec;
 use crate::store::{
     Claim, CommandKind, Holder, InboxMessage, SessionCommand, SessionSnapshot, StoreError,
 };
@@ -305,9 +308,14 @@ impl Inner {
         Ok(!self.store.holders(Some(id)).await?.is_empty())
     }
 
+    /// Whether this process may start work.
+    fn starts_sessions(&self) -> bool {
+        self.runs_sessions && !self.is_draining.load(Ordering::Acquire)
+    }
+
     /// Opens a session unless a process holds it. A task is opened by its parent.
     pub(super) async fn ensure_running(self: &Arc<Self>, id: &SessionId) -> Result<(), StoreError> {
-        if !self.runs_sessions {
+        if !self.starts_sessions() {
             return Err(StoreError::NotRunHere(id.clone()));
         }
         let mut root = self.stored_session(id).await?;
@@ -330,7 +338,7 @@ impl Inner {
     pub(super) async fn wake(self: &Arc<Self>, id: &SessionId) {
         let woken = match self.open_session(id) {
             Some(session) => session.drain_inbox().await,
-            None if self.runs_sessions => self.ensure_running(id).await,
+            None if self.starts_sessions() => self.ensure_running(id).await,
             None => Ok(()),
         };
         if let Err(error) = woken {
@@ -344,9 +352,10 @@ impl Inner {
         let Some(record) = self.store.snapshot(id).await? else {
             return self.store.release(&lease).await;
         };
-        let opened = self.sandbox_of_claimed(&lease, &record.session).await?;
         let data = record.session.clone();
-        let session = Session::new(self, lease, data, opened.sandbox, None);
+        let spec = SandboxSpec::default();
+        let parts = Box::pin(self.parts_of_claimed(&lease, &data, &spec)).await?;
+        let session = Session::new(self, lease, data, parts, None);
         session.suspend();
         let applied = async {
             session.restore(record).await?;

@@ -1,5 +1,7 @@
 //! Review mode of a session, and decisions about change sets.
 
+use std::sync::Arc;
+
 use rye_protocol::{
     ActionId, CHANGE_SET, ChangeSet, ChangeSetSummary, Gate, SandboxId, SandboxRef, Selection,
     SessionId,
@@ -38,6 +40,9 @@ impl Engine {
             kind: "session",
             id: id.to_string(),
         })?;
+        let invalid = |reason| StoreError::Setup(id.clone(), reason);
+        let setup = self.inner.setup_of(&snapshot.session).await;
+        let provider = Arc::clone(&setup.map_err(invalid)?.sandboxes);
         let Some(before) = snapshot.session.sandbox else {
             return Ok(ReviewSwitch::Unchanged);
         };
@@ -50,7 +55,8 @@ impl Engine {
         }
         let failed = |error: SandboxError| StoreError::Sandbox(id.clone(), error);
         if before.review {
-            let sandbox = self.inner.sandboxes.open(&before).await.map_err(failed)?;
+            let opened = self.inner.sandboxes.open(&*provider, &before).await;
+            let sandbox = opened.map_err(failed)?;
             if let Some(review) = sandbox.review() {
                 let set = review.changes().await.map_err(failed)?.set;
                 if !set.changes.is_empty() {
@@ -65,12 +71,13 @@ impl Engine {
             ..before.clone()
         };
         // Refuses a mode that does not work here, before it is stored.
-        let opened = self.inner.sandboxes.open(&after).await.map_err(failed)?;
+        let opened = self.inner.sandboxes.open(&*provider, &after).await;
+        let opened = opened.map_err(failed)?;
         self.change_stored(id, None, |data| data.sandbox = Some(after))
             .await?;
         drop(opened);
         if before.review {
-            let destroyed = self.inner.sandboxes.destroy(&before).await;
+            let destroyed = provider.destroy(&before).await;
             destroyed.map_err(failed)?;
         }
         Ok(ReviewSwitch::Switched)

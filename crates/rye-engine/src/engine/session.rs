@@ -12,6 +12,7 @@ use rye_protocol::{
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::lifecycle::SessionParts;
 use super::{Budget, Inner, ParentBudget, Prompt, Shared, ThreadChange, ThreadView};
 use crate::audit;
 use crate::bus::{Bus, Notice, Subscription};
@@ -67,10 +68,10 @@ impl Session {
         inner: &Arc<Inner>,
         lease: Lease,
         data: SessionData,
-        sandbox: Arc<dyn Sandbox>,
+        parts: SessionParts,
         parent: Option<ParentBudget>,
     ) -> Result<Self, StoreError> {
-        let session = Self::new(inner, lease, data.clone(), sandbox, parent);
+        let session = Self::new(inner, lease, data.clone(), parts, parent);
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Arc::new(data)));
         let shared = &session.inner.shared;
@@ -145,31 +146,33 @@ impl Session {
         inner: &Arc<Inner>,
         lease: Lease,
         data: SessionData,
-        sandbox: Arc<dyn Sandbox>,
+        parts: SessionParts,
         parent: Option<ParentBudget>,
     ) -> Self {
+        let SessionParts {
+            setup,
+            compaction,
+            opened,
+        } = parts;
+        let sandbox = opened.sandbox;
+        let tools = setup.tools(&data.settings).for_sandbox(&*sandbox);
         let model = data.model.clone();
         let shared = Shared {
             store: Arc::clone(&inner.store),
             lease,
-            models: Arc::clone(&inner.models),
-            tools: Arc::new(inner.tools.for_sandbox(&*sandbox)),
+            tools: Arc::new(tools),
             sandbox,
             clock: Arc::clone(&inner.clock),
-            calls: inner.calls,
             collect_window: inner.collect_window,
-            compaction: Arc::clone(&inner.compaction),
-            guides: inner.guides.clone(),
-            system: inner.system.clone(),
+            compaction,
             role: data.role.clone(),
-            model: model.unwrap_or_else(|| inner.models.default_name()),
+            model: model.unwrap_or_else(|| setup.models.default_name()),
+            setup,
             bus: Bus::new(inner.events_tx.clone(), data.user_id.as_deref()),
             closed: CancellationToken::new(),
             failure: Mutex::new(None),
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
             budget: Arc::new(Budget::new(data.limits, data.usage, parent)),
-            redactor: inner.redactor.clone(),
-            prompt_on_limit: inner.prompt_on_limit,
             data: Mutex::new(Arc::new(data)),
             writing: tokio::sync::Mutex::default(),
             engine: Arc::downgrade(inner),
@@ -338,13 +341,17 @@ impl Session {
         let shared = &self.inner.shared;
         shared.closed.cancel();
         let engine = shared.engine.upgrade();
-        if let Some(engine) = engine {
+        if let Some(engine) = &engine {
             engine.workspaces.forget(self.id());
             for child in engine.open_children(self.id()) {
                 Box::pin(child.close()).await?;
             }
         }
-        shared.store.release(&shared.lease).await
+        let released = shared.store.release(&shared.lease).await;
+        if let Some(engine) = &engine {
+            engine.forget(shared);
+        }
+        released
     }
 
     pub(crate) fn is_open(&self) -> bool {

@@ -10,6 +10,7 @@ use rye_protocol::{
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
+use super::admission;
 use super::catch_panic;
 use super::effects::panic_error;
 use super::{Runner, ThreadCommand, retry_until_available};
@@ -113,14 +114,23 @@ impl Runner {
                     before,
                     settings: Arc::clone(settings),
                 };
-                let redactor = self.shared.redactor.clone();
+                let redactor = self.shared.setup.redactor.clone();
+                let admission = self.admission();
                 let work = async move {
-                    let outcome = match catch_panic(summariser.summarise(&*model)).await {
-                        Ok(outcome) => outcome,
-                        Err(panic) => {
-                            Err((panic_error(&redactor.redact(&panic)), Usage::default()))
-                        }
+                    let outcome = match admission::admit(admission.as_ref()).await {
+                        Ok(()) => match catch_panic(summariser.summarise(&*model)).await {
+                            Ok(outcome) => outcome,
+                            Err(panic) => {
+                                Err((panic_error(&redactor.redact(&panic)), Usage::default()))
+                            }
+                        },
+                        Err(error) => Err((error, Usage::default())),
                     };
+                    let used = match &outcome {
+                        Ok(result) => result.usage,
+                        Err((_, usage)) => *usage,
+                    };
+                    admission::record(admission.as_ref(), used).await;
                     let _ = own.send(ThreadCommand::CompactionEnded(generation, outcome));
                 };
                 let task = tokio::spawn(work.instrument(self.timer.model_span()));
@@ -132,7 +142,7 @@ impl Runner {
 
     /// The model that writes the summary, if the budget admits the call.
     fn admit_summary_model(&self, name: &str, path: &[Entry]) -> Result<Arc<dyn Model>, ErrorInfo> {
-        let model = self.shared.models.get(name);
+        let model = self.shared.setup.models.get(name);
         let model = model.map_err(|reason| ErrorInfo::new(ErrorCode::UnknownModel, reason))?;
         let reserve = Usage {
             turns: 1,
@@ -241,7 +251,7 @@ impl ContextWindows for Runner {
         if let Some(usable) = known.get(name) {
             return Some(*usable);
         }
-        let info = self.shared.models.get(name).ok()?.info();
+        let info = self.shared.setup.models.get(name).ok()?.info();
         let settings = &self.shared.compaction;
         let usable = settings.usable_tokens(info.context_window, info.max_output);
         known.insert(name.to_owned(), usable);

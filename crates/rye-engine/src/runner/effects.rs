@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
+use super::admission;
 use super::catch_panic;
 use super::failover::Failover;
 use super::media;
@@ -70,7 +71,7 @@ impl Runner {
             let _ = command_tx.send(ThreadCommand::SwitchModel(generation, role_model.clone()));
             return Ok(());
         }
-        let model = match self.shared.models.get(name) {
+        let model = match self.shared.setup.models.get(name) {
             Ok(model) => model,
             Err(message) => {
                 let error = ErrorInfo::new(ErrorCode::UnknownModel, message);
@@ -88,7 +89,10 @@ impl Runner {
         let request = ModelRequest {
             system: prompt.text(),
             messages,
-            tools: self.shared.tools.specs(self.shared.models.family(name)),
+            tools: self
+                .shared
+                .tools
+                .specs(self.shared.setup.models.family(name)),
             // The answer may use what is left of the limits.
             max_output: self.remaining_limits().tokens.map(|tokens| tokens.max(1)),
             for_summary: false,
@@ -100,14 +104,22 @@ impl Runner {
             let _ = delta_tx.send(ThreadCommand::Delta(generation, delta));
         });
         let wait = self.failover.wait();
-        let redactor = self.shared.redactor.clone();
+        let redactor = self.shared.setup.redactor.clone();
+        let admission = self.admission();
         let work = async move {
             // Even a zero-length sleep yields to the timer.
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
+            if let Err(error) = admission::admit(admission.as_ref()).await {
+                let _ = command_tx.send(ThreadCommand::ModelAnswered(generation, Err(error)));
+                return;
+            }
             let command = match catch_panic(media::call_model(&*model, request, deltas)).await {
-                Ok(Ok(answer)) => ThreadCommand::ModelAnswered(generation, Ok(Box::new(answer))),
+                Ok(Ok(answer)) => {
+                    admission::record(admission.as_ref(), answer.usage).await;
+                    ThreadCommand::ModelAnswered(generation, Ok(Box::new(answer)))
+                }
                 Ok(Err(error)) => ThreadCommand::ModelFailed(generation, error),
                 Err(panic) => ThreadCommand::ModelAnswered(
                     generation,
@@ -179,7 +191,8 @@ impl Runner {
             sandbox: Arc::clone(&self.shared.sandbox),
             remaining: self.remaining_limits(),
             engine: self.shared.engine.clone(),
-            redactor: self.shared.redactor.clone(),
+            setup: Arc::clone(&self.shared.setup),
+            redactor: self.shared.setup.redactor.clone(),
             live_output: Arc::default(),
             commands: self.command_tx.clone(),
         };

@@ -115,20 +115,29 @@ impl Runner {
         }
         let turn = self.machine.thread.turn.as_ref();
         let model = turn.map(|turn| turn.model.clone()).unwrap_or_default();
-        let models = &self.shared.models;
-        let others = models.failover(&model);
+        let models = &self.shared.setup.models;
+        let others = match &self.shared.data().settings.failover {
+            Some(others) => others.clone(),
+            None => models.failover(&model),
+        };
         let input = match self.failover.after(&model, &error, models.retry(), &others) {
             Next::Retry(mut event) => {
-                redact_reason(&mut event, &self.shared.redactor);
+                redact_reason(&mut event, &self.shared.setup.redactor);
                 Input::RetryModel(Box::new(event))
             }
             Next::GiveUp(mut error) if error.code == ErrorCode::ContextOverflow => {
-                self.shared.redactor.redact_in_place(&mut error.message);
+                self.shared
+                    .setup
+                    .redactor
+                    .redact_in_place(&mut error.message);
                 self.failover = Failover::default();
                 Input::ContextOverflow(error)
             }
             Next::GiveUp(mut error) => {
-                self.shared.redactor.redact_in_place(&mut error.message);
+                self.shared
+                    .setup
+                    .redactor
+                    .redact_in_place(&mut error.message);
                 self.failover = Failover::default();
                 Input::ModelAnswered(Err(error))
             }

@@ -85,6 +85,9 @@ impl Runner {
 
     /// Publishes the thread's status if it has changed.
     pub(super) fn publish_status(&mut self, status: StatusKind) {
+        if matches!(status, StatusKind::Idle | StatusKind::BlockedOnDecisionGate) {
+            self.slot.lock().take();
+        }
         let mut before = self.status.lock();
         let changed = *before != status;
         *before = status;

@@ -39,7 +39,7 @@ impl Runner {
         &mut self,
         model: &str,
     ) -> Result<Arc<SystemPrompt>, ErrorInfo> {
-        let family = self.shared.models.family(model);
+        let family = self.shared.setup.models.family(model);
         let turn = self.machine.thread.turn.as_ref();
         let prompts = self.machine.prompts.iter();
         let mut prompts =
@@ -56,14 +56,14 @@ impl Runner {
         let (shared, sandbox) = (&self.shared, &*self.shared.sandbox);
         let (mut instructions, mut skills) = (Vec::new(), Vec::new());
         let mut base = None;
-        if let Some(guides) = &shared.guides {
+        if let Some(guides) = &shared.setup.guides {
             base = guides.base_prompt(family);
             instructions = guides.instructions(sandbox).await;
             skills = guides.skills(sandbox).await;
         }
         let session = shared.data();
         let base = session.system.as_deref().or(base.as_deref());
-        let base = base.unwrap_or(&shared.system);
+        let base = base.unwrap_or(&shared.setup.system);
         let schema = prompt
             .as_ref()
             .and_then(|prompt| prompt.result_schema.as_ref());
@@ -87,7 +87,7 @@ impl Runner {
     /// the same and the provider can cache it.
     async fn environment(&mut self) -> String {
         if self.environment.is_none() {
-            let found = match &self.shared.guides {
+            let found = match &self.shared.setup.guides {
                 Some(guides) => guides.environment(&*self.shared.sandbox).await,
                 None => None,
             };
@@ -138,7 +138,7 @@ impl Runner {
             return Ok(None);
         };
         let bad = |message: String| ErrorInfo::new(ErrorCode::BadRole, message);
-        let Some(guides) = &self.shared.guides else {
+        let Some(guides) = &self.shared.setup.guides else {
             let message = format!("unknown role `{name}`: this engine has no roles");
             return Err(bad(message));
         };

@@ -74,6 +74,26 @@ impl ToolRegistry {
             tool,
         };
         self.all.insert(name, entry);
+        self.update_specs();
+        Ok(())
+    }
+
+    /// The names of the tools that models can have.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        self.all.keys().filter(|name| *name != REVIEW)
+    }
+
+    /// Only the tools with these names.
+    pub(crate) fn only(&self, names: &[String]) -> Self {
+        let mut tools = self.clone();
+        tools
+            .all
+            .retain(|name, _| name == REVIEW || names.contains(name));
+        tools.update_specs();
+        tools
+    }
+
+    fn update_specs(&mut self) {
         for family in ModelFamily::ALL {
             let all = self.all.values().map(|entry| entry.tool.def());
             let visible = all.filter(|def| {
@@ -82,7 +102,6 @@ impl ToolRegistry {
             let specs = visible.map(|def| def.spec.clone()).collect();
             self.specs.insert(family, specs);
         }
-        Ok(())
     }
 
     /// The same tools for sessions with this sandbox.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use rye_protocol::{SandboxId, SandboxRef};
+use rye_protocol::{SandboxId, SandboxKind, SandboxRef};
 
 use super::{Sandbox, SandboxError, SandboxFuture};
 
@@ -14,6 +14,10 @@ use super::{Sandbox, SandboxError, SandboxFuture};
 pub struct SandboxSpec {
     /// Directory that the session is about.
     pub workspace: Option<String>,
+    /// Kind of sandbox; the provider's default if absent.
+    pub kind: Option<SandboxKind>,
+    /// Whether changes are reviewed; as configured if absent.
+    pub review: Option<bool>,
 }
 
 /// An open sandbox, with the reference that a session records.
@@ -66,21 +70,18 @@ impl SandboxProvider for Arc<dyn Sandbox> {
 }
 
 /// The sandboxes of the open sessions. A session and its tasks have the same instance.
+#[derive(Default)]
 pub(crate) struct Sandboxes {
-    provider: Arc<dyn SandboxProvider>,
     open: Mutex<HashMap<SandboxId, Weak<dyn Sandbox>>>,
 }
 
 impl Sandboxes {
-    pub(crate) fn new(provider: Arc<dyn SandboxProvider>) -> Self {
-        Self {
-            provider,
-            open: Mutex::default(),
-        }
-    }
-
-    pub(crate) async fn create(&self, spec: &SandboxSpec) -> Result<OpenSandbox, SandboxError> {
-        let created = self.provider.create(spec).await?;
+    pub(crate) async fn create(
+        &self,
+        provider: &dyn SandboxProvider,
+        spec: &SandboxSpec,
+    ) -> Result<OpenSandbox, SandboxError> {
+        let created = provider.create(spec).await?;
         let OpenSandbox { reference, sandbox } = created;
         let sandbox = self.register(&reference.id, sandbox);
         Ok(OpenSandbox { reference, sandbox })
@@ -88,18 +89,15 @@ impl Sandboxes {
 
     pub(crate) async fn open(
         &self,
+        provider: &dyn SandboxProvider,
         reference: &SandboxRef,
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
         let known = self.open.lock().get(&reference.id).and_then(Weak::upgrade);
         if let Some(sandbox) = known {
             return Ok(sandbox);
         }
-        let opened = self.provider.open(reference).await?;
+        let opened = provider.open(reference).await?;
         Ok(self.register(&reference.id, opened))
-    }
-
-    pub(crate) async fn destroy(&self, reference: &SandboxRef) -> Result<(), SandboxError> {
-        self.provider.destroy(reference).await
     }
 
     /// Remembers a sandbox, and returns the one to use: another call may have been faster.

@@ -118,6 +118,7 @@ async fn session_uses_the_sandbox_that_was_created_for_it() {
     let engine = engine(&dir, &provider);
     let spec = SandboxSpec {
         workspace: Some("/a".to_owned()),
+        ..SandboxSpec::default()
     };
     let created = engine.create_sandbox(&spec).await.unwrap();
     created

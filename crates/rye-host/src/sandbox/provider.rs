@@ -167,8 +167,11 @@ impl SandboxProvider for HostSandboxes {
         Box::pin(async move {
             let workspace = self.workspace(spec.workspace.as_deref());
             let id = SandboxId::new();
-            let review = self.options.review;
-            if review && self.options.kind != SandboxKind::Confined {
+            let kind = spec.kind.map_or(self.options.kind, SandboxKind::from);
+            // Files in memory never reach the workspace.
+            let configured = self.options.review && kind != SandboxKind::Virtual;
+            let review = spec.review.unwrap_or(configured);
+            if review && kind != SandboxKind::Confined {
                 return Err(SandboxError::Unavailable {
                     reason: format!(
                         "`review: true` of {SANDBOX_FILE} works only in the sandbox `confined`"
@@ -176,9 +179,7 @@ impl SandboxProvider for HostSandboxes {
                     hint: Some("rye prompt --review=false 'your task'".to_owned()),
                 });
             }
-            let sandbox = self
-                .build(self.options.kind, &workspace, &id, review)
-                .await?;
+            let sandbox = self.build(kind, &workspace, &id, review).await?;
             let workspace = sandbox.working_dir();
             let target = sandbox.location().filter(|_| workspace.is_none());
             let reference = SandboxRef {

@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::sessions::check_model;
+use super::quotas;
+use super::sessions::check_model_of;
 use crate::access::Sessions;
 use crate::auth::Principal;
 use crate::extract::{Body, Params, Segments};
@@ -87,9 +88,11 @@ pub(crate) struct AcceptedPrompt {
     request_body = NewPrompt,
     responses(
         (status = 202, description = "Stored", body = AcceptedPrompt),
+        (status = 402, description = "A budget is used up", body = ProblemDocument),
         (status = 404, description = "Unknown session", body = ProblemDocument),
         (status = 409, description = "Another prompt has this key", body = ProblemDocument),
         (status = 422, description = "Unknown model or invalid schema", body = ProblemDocument),
+        (status = 429, description = "Too many turns run at once", body = ProblemDocument),
     ),
 )]
 pub(crate) async fn send(
@@ -128,8 +131,8 @@ pub(super) async fn submit(
             "a thread key must not be empty",
         ));
     }
-    if new.model.is_some() {
-        check_model(app, new.model.as_deref())?;
+    if let Some(model) = &new.model {
+        check_model_of(app, &session, model).await?;
     }
     if let Some(why) = new.schema.as_ref().and_then(schema_error) {
         return Err(unprocessable(
@@ -152,6 +155,7 @@ pub(super) async fn submit(
         thread: Some(thread),
         ..Prompt::from(new.text)
     };
+    quotas::check(app, &session, prompt.id.as_ref()).await?;
     let id = app.engine().submit(&session.id, prompt).await?;
     Ok(AcceptedPrompt {
         id: item_id(&id, &session.id),

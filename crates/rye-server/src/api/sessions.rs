@@ -4,14 +4,17 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use rye_engine::NewSession;
-use rye_engine::protocol::{Limits, Purpose, Session, SessionId, SessionStatus};
+use rye_engine::protocol::{
+    Limits, Purpose, SandboxKind, Session, SessionId, SessionSettings, SessionStatus,
+};
 use rye_engine::store::{SessionFilter, StoreError};
+use rye_engine::{InvalidSession, NewSession};
 use rye_store::Scope;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
+use super::place::Place;
 use super::{PAGE, page_size, parse_name};
 use crate::auth::Principal;
 use crate::events::snapshot_json;
@@ -32,6 +35,24 @@ pub(crate) struct CreateSession {
     role: Option<String>,
     /// System prompt instead of the base system prompt.
     system: Option<String>,
+    /// Directory of its project, whose items, policy and models apply; the server's own if absent.
+    /// The server must permit it.
+    project: Option<String>,
+    /// Directory that its agents work in, absolute or relative to the project; the project if
+    /// absent.
+    workspace: Option<String>,
+    /// Where its tools run; as configured if absent. `local` needs the scope `admin`.
+    #[schema(schema_with = schemas::sandbox_kind)]
+    sandbox: Option<SandboxKind>,
+    /// Whether changes wait for a review; as configured if absent. `false` needs the scope `admin`.
+    review: Option<bool>,
+    /// Names of the tools that its agents have; all if absent.
+    tools: Option<Vec<String>>,
+    /// Models to try if a model fails, in order; as configured if absent.
+    failover: Option<Vec<String>>,
+    /// Compaction settings that replace those of the project.
+    #[schema(value_type = Object)]
+    compaction: Map<String, Value>,
     /// The owner, if the token is not bound to a user.
     user: Option<String>,
     /// Organisation of the owner, if the token is not bound to one.
@@ -55,7 +76,8 @@ pub(crate) struct CreateSession {
         (status = 201, description = "Created", body = SessionState),
         (status = 200, description = "It existed", body = SessionState),
         (status = 409, description = "Another session has this id", body = ProblemDocument),
-        (status = 422, description = "Unknown model", body = ProblemDocument),
+        (status = 403, description = "The token or the server does not permit the project or sandbox", body = ProblemDocument),
+        (status = 422, description = "Unknown model or tool, or invalid settings", body = ProblemDocument),
     ),
 )]
 pub(crate) async fn create(
@@ -72,16 +94,17 @@ pub(crate) async fn create(
         None => SessionId::new(),
     };
     let existing = app.engine().session_data(&id).await?;
-    let defaults = new_session(&app, &who)?;
+    let defaults = new_session(&app, &who, new.project.as_deref(), new.workspace.as_deref())?;
+    let is_weaker = new.sandbox == Some(SandboxKind::Local) || new.review == Some(false);
+    if is_weaker {
+        who.require(Scope::Admin)?;
+    }
     if existing
         .as_ref()
         .is_some_and(|session| !who.can_see(session))
     {
         let (kind, id) = ("session", id.to_string());
         return Err(StoreError::Conflict { kind, id }.into());
-    }
-    if existing.is_none() {
-        check_model(&app, new.model.as_deref())?;
     }
     let user_id = owner("user", who.token().user.as_ref(), new.user)?;
     let org_id = owner("org", who.token().org.as_ref(), new.org)?;
@@ -92,10 +115,20 @@ pub(crate) async fn create(
         model: new.model,
         role: new.role,
         system: new.system,
+        settings: SessionSettings {
+            tools: new.tools,
+            failover: new.failover,
+            compaction: new.compaction,
+        },
+        sandbox_kind: new.sandbox,
+        review: new.review,
         limits: new.limits,
         metadata: new.metadata,
         ..defaults
     };
+    if existing.is_none() {
+        app.engine().check_new_session(&session).await?;
+    }
     app.engine().ensure_session(session).await?;
     let snapshot = app.sessions.snapshot(&who, id.as_str()).await?;
     let status = match existing {
@@ -111,27 +144,26 @@ pub(crate) async fn create(
     Ok(response)
 }
 
-/// The project of what the caller creates.
+/// The project of what the caller creates and the server starts.
 pub(super) fn own_project(app: &App, who: &Principal) -> Result<String, Problem> {
-    let project = app.project.display().to_string();
-    let bound = who.token().project.as_ref();
-    if bound.is_none_or(|bound| *bound == project) {
-        return Ok(project);
-    }
-    let detail = format!("the token gives no access to the project {project}");
-    let status = StatusCode::FORBIDDEN;
-    Err(Problem::new(status, "foreign_project", detail))
+    let own = app.project.display().to_string();
+    Ok(Place::choose(app, who, Some(&own), None)?.project)
 }
 
-/// A session of the caller in the project of the server.
-pub(crate) fn new_session(app: &App, who: &Principal) -> Result<NewSession, Problem> {
-    let project = own_project(app, who)?;
-    let token = who.token();
+/// A session of the caller in the project and workspace, by default the token's or the server's.
+pub(crate) fn new_session(
+    app: &App,
+    who: &Principal,
+    project: Option<&str>,
+    workspace: Option<&str>,
+) -> Result<NewSession, Problem> {
+    let Place { project, workspace } = Place::choose(app, who, project, workspace)?;
     Ok(NewSession {
-        user_id: token.user.clone(),
-        org_id: token.org.clone(),
-        workspace: Some(project.clone()),
+        user_id: who.token().user.clone(),
+        org_id: who.token().org.clone(),
+        workspace: Some(workspace),
         project: Some(project),
+        unattended: true,
         ..NewSession::default()
     })
 }
@@ -159,6 +191,16 @@ pub(crate) fn check_model(app: &App, model: Option<&str>) -> Result<(), Problem>
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         Problem::new(status, "unknown_model", why).hint("rye models list")
     })
+}
+
+/// Fails if a model is not available to a session.
+pub(super) async fn check_model_of(
+    app: &App,
+    session: &Session,
+    model: &str,
+) -> Result<(), Problem> {
+    let checked = app.engine().check_model_of(session, model).await;
+    checked.map_err(|why| InvalidSession::Model(why).into())
 }
 
 /// The state of a session.

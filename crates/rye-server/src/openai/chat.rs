@@ -89,7 +89,7 @@ pub(super) async fn create(
             model: target.model.clone(),
             role: target.role.clone(),
             system: conversation.system.clone(),
-            ..new_session(&app, &who)?
+            ..new_session(&app, &who, None, None)?
         };
         let session = create_session(&app, new).await?;
         let attachments = conversation.all_attachments();

@@ -20,7 +20,7 @@ use super::input::{Conversation, messages};
 use super::object::{ResponseId, ResponseInfo, conversation_id, conversation_session};
 use super::stream::ResponseStream;
 use super::{invalid, models, unsupported};
-use crate::api::{IDEMPOTENCY_KEY, new_session, prompt_id};
+use crate::api::{IDEMPOTENCY_KEY, check_quotas, new_session, prompt_id};
 use crate::auth::Principal;
 use crate::extract::{Body, Params, Segments};
 use crate::problem::Problem;
@@ -85,7 +85,7 @@ pub(super) async fn create(
             role: target.role.clone(),
             system: instructions.clone(),
             metadata: request.metadata.clone().unwrap_or_default(),
-            ..new_session(&app, &who)?
+            ..new_session(&app, &who, None, None)?
         };
         create_session(&app, new).await?
     };
@@ -271,6 +271,7 @@ pub(crate) async fn submit(
         thread: Some(THREAD.to_owned()),
         ..prompt
     };
+    check_quotas(app, session, prompt.id.as_ref()).await?;
     let id = engine.submit(&session.id, prompt).await?;
     let stored = engine.prompt(&session.id, &id).await?;
     let stored = stored.ok_or_else(|| Problem::not_found("prompt", id.as_str()))?;

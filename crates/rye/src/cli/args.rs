@@ -11,6 +11,7 @@ mod items;
 mod keys;
 mod mcp;
 mod models;
+mod quota;
 mod server;
 mod vault;
 
@@ -49,6 +50,7 @@ pub(crate) use mcp::{
     RemoveArgs, ServeArgs,
 };
 pub(crate) use models::{ModelsCommand, TestArgs};
+pub(crate) use quota::{QuotaCommand, QuotaOwnerArgs, SetQuotaArgs};
 pub(crate) use server::{CreateTokenArgs, RevokeTokenArgs, ServeHttpArgs, TokenCommand};
 pub(crate) use vault::{
     GetArgs, ListArgs, LoginServiceArgs, OwnerArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand,
@@ -186,6 +188,9 @@ pub(crate) enum Command {
     /// Create, list and revoke access tokens of the HTTP server
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Limit what users and organisations may use
+    #[command(subcommand)]
+    Quota(QuotaCommand),
     /// Start prompts and graphs at times
     #[command(subcommand)]
     Schedule(ScheduleCommand),

@@ -136,6 +136,7 @@ fn dispatch(
         Command::Acp(args) => commands::acp::run(&args, options, &context),
         Command::Serve(args) => commands::serve::run(&args, options, &context),
         Command::Token(command) => commands::token::run(&command, &context),
+        Command::Quota(command) => commands::quota::run(command, &context),
         Command::Schedule(command) => commands::schedule::run(command, &context),
         Command::Webhook(command) => commands::webhook::run(command, &context),
         Command::Hook(command) => commands::webhook::run_hook(command, &context),

@@ -206,7 +206,7 @@ impl LimitArgs {
 }
 
 /// Parses an amount of dollars into millionths of a dollar.
-fn dollars(text: &str) -> Result<u64, String> {
+pub(super) fn dollars(text: &str) -> Result<u64, String> {
     const MILLION: f64 = 1e6;
     let amount: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
     if !(0.0..1e9).contains(&amount) {

@@ -1,9 +1,10 @@
 //! Arguments of `rye serve` and `rye token`.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, value_parser};
 use rye_server::Scope;
 
 use super::{SandboxChoice, partial_id, seconds};
@@ -39,7 +40,20 @@ pub(crate) struct ServeHttpArgs {
     /// Maximum size of a request, in MiB
     #[arg(long, value_name = "MIB", default_value = "16")]
     pub(crate) max_body: u16,
-    /// Where the tools of sessions run [default: confined in a project, virtual elsewhere]
+    /// Requests of a token that are accepted in a second
+    #[arg(long, value_name = "REQUESTS", default_value = "1000", value_parser = value_parser!(u32).range(1..))]
+    pub(crate) max_rate: u32,
+    /// How long a shutdown waits for running model calls and tools
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub(crate) drain_timeout: Duration,
+    /// After which time without work a session is closed in memory
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    pub(crate) idle_after: Duration,
+    /// Directory that sessions may have as their project, with the directories below it; repeatable
+    /// [default: only the current project]
+    #[arg(long, value_name = "DIR", value_parser = directory)]
+    pub(crate) allow_project: Vec<PathBuf>,
+    /// Where the tools of new sessions run [default: confined in a project, virtual elsewhere]
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
     /// Default model of sessions
@@ -83,6 +97,17 @@ pub(crate) struct ServeHttpArgs {
         requires = "oidc_issuer"
     )]
     pub(crate) oidc_scopes: Vec<ScopeChoice>,
+}
+
+/// Parses the path of a directory that exists.
+fn directory(text: &str) -> Result<PathBuf, String> {
+    let path = Path::new(text).canonicalize();
+    let path = path.map_err(|error| error.to_string())?;
+    if path.is_dir() {
+        Ok(path)
+    } else {
+        Err("not a directory".to_owned())
+    }
 }
 
 /// Parses the URL of a server.

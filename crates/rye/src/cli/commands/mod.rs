@@ -17,6 +17,7 @@ pub(crate) mod load;
 pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod prompt;
+pub(crate) mod quota;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod sandbox;

@@ -82,6 +82,7 @@ fn send(args: &PromptArgs, context: &Context) -> Outcome {
         let workspace = Some(context.settings.project().display().to_string());
         let spec = SandboxSpec {
             workspace: workspace.clone(),
+            ..SandboxSpec::default()
         };
         let sandbox = engine.create_sandbox(&spec).await?;
         let content = check_and_expand(args, text, engine, &*sandbox.sandbox, true).await?;

@@ -1,5 +1,6 @@
 //! `rye serve`: serves the engine over HTTP.
 
+use rye_engine::Upkeep;
 use rye_host::settings;
 use rye_server::{OidcOptions, Options, Ready, Scope};
 use serde_json::json;
@@ -19,6 +20,13 @@ pub(crate) fn run(
         hosts: args.allow_host.clone(),
         origins: args.allow_origin.clone(),
         max_body: usize::from(args.max_body) * 1024 * 1024,
+        drain_timeout: args.drain_timeout,
+        upkeep: Upkeep {
+            idle_after: args.idle_after,
+            ..Upkeep::default()
+        },
+        max_rate: args.max_rate,
+        projects: args.allow_project.clone(),
         sandbox: args.sandbox.map(Into::into),
         model: args.model.clone(),
         oidc: oidc(args),
