@@ -135,7 +135,7 @@ const EVENTS = (
   'tool_call_delta message_update message_end tool_start tool_output tool_end turn_end sealed ' +
   'thread_start queue_state compaction_start compaction_end task_start task_end status error ' +
   'decision_gate decision_gate_resolved decision_gate_expired decision_gate_withdrawn ' +
-  'model_retry model_switched context_changed usage artifact workspace_snapshot files_changed'
+  'model_retry model_switched permission_mode_changed context_changed usage artifact workspace_snapshot files_changed'
 ).split(' ');
 
 /** How long to wait before reconnecting, in milliseconds; doubled after each failure. */

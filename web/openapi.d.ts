@@ -1519,6 +1519,8 @@ export interface components {
             depth: number;
             /** @description Default model of the threads. */
             model: string | null;
+            /** @description What the agent may do without asking, its tasks included. */
+            permission_mode?: components["schemas"]["PermissionMode"];
             /** @description Limits for the whole session, including child sessions. */
             limits: components["schemas"]["Limits"];
             /** @description Usage so far. */
@@ -1586,6 +1588,8 @@ export interface components {
             thread: components["schemas"]["ThreadId"];
         };
         ThreadId: string;
+        /** @description How much the agent of a session may do without asking a person. */
+        PermissionMode: "ask" | "auto" | "read_only";
         /** @description Upper bounds of usage, including child sessions. */
         Limits: {
             /**
@@ -2579,6 +2583,11 @@ export interface components {
             to: string;
             /** @description The cause. */
             reason: string;
+        } | {
+            /** @constant */
+            type: "permission_mode_changed";
+            /** @description The new mode. */
+            mode: components["schemas"]["PermissionMode"];
         } | {
             /** @constant */
             type: "context_changed";

@@ -6,6 +6,7 @@
 
 #![expect(unreachable_pub, reason = "a program, not a library")]
 
+mod acp;
 mod cas;
 mod chat;
 mod engine;
@@ -32,7 +33,8 @@ use table::Row;
 /// Name and function of a group of benchmarks.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 13] = [
+const GROUPS: [Group; 14] = [
+    ("acp", acp::run),
     ("cas", cas::run),
     ("chat", chat::run),
     ("executor", executor::run),

@@ -1,5 +1,6 @@
 //! `cargo xtask docs`: rustdoc, and references generated from the binaries.
 
+mod clients;
 mod environment;
 
 use std::fs;
@@ -102,6 +103,7 @@ fn references() -> Result<Vec<(&'static str, String)>> {
         all.push((binary.reference, reference(binary)?));
     }
     all.push((environment::PAGE, environment::page(&build_binary("rye")?)?));
+    all.push((clients::PAGE, clients::page()?));
     all.push((SCHEMA, schema()?));
     all.push((OPENAPI, openapi()?));
     Ok(all)

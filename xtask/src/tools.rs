@@ -55,6 +55,21 @@ const AG_UI_PYTHON: &str = "1.0.0";
 const ACP_TYPESCRIPT_SDK: &str = "2.4.0";
 const ACP_PYTHON_SDK: &str = "0.12.1";
 const ACPX: &str = "0.19.1";
+/// The clients that tests run, for [`client_version`].
+#[cfg(test)]
+pub(crate) const CLIENTS: [&str; 11] = [
+    "acp-typescript",
+    "acp-python",
+    "acpx",
+    "openai-python",
+    "openai-npm",
+    "openai-agents",
+    "ai-sdk",
+    "ag-ui-npm",
+    "ag-ui-python",
+    "mcp-python",
+    "mcp-typescript",
+];
 /// The official library of Standard Webhooks for Python.
 const STANDARD_WEBHOOKS: &str = "1.1.0";
 /// MCP server framework that benchmarks compare with.
@@ -173,6 +188,30 @@ impl Tool {
             }
         }
     }
+}
+
+/// Name and version of a client that tests run, for people.
+pub(crate) fn client_version(client: &str) -> Option<(&'static str, &'static str)> {
+    let of_set = |name: &str| {
+        let packages = OPENAI_NODE_PACKAGES.iter();
+        let mut versions = packages.filter_map(|it| it.strip_prefix(name)?.strip_prefix('@'));
+        versions.next()
+    };
+    Some(match client {
+        "acp-typescript" => ("`@agentclientprotocol/sdk`", ACP_TYPESCRIPT_SDK),
+        "acp-python" => ("`agent-client-protocol` (Python)", ACP_PYTHON_SDK),
+        "acpx" => ("`acpx`", ACPX),
+        "openai-python" => ("`openai` (Python)", OPENAI_PYTHON),
+        "openai-npm" => ("`openai` (npm)", of_set("openai")?),
+        "openai-agents" => ("`@openai/agents`", of_set("@openai/agents")?),
+        "ai-sdk" => ("`ai`", of_set("ai")?),
+        "ag-ui-npm" => ("`@ag-ui/client`", AG_UI_NODE),
+        "ag-ui-python" => ("`ag-ui-protocol` (Python)", AG_UI_PYTHON),
+        "mcp-python" => ("`mcp` (Python)", PYTHON_SDK),
+        "mcp-typescript" => ("`@modelcontextprotocol/sdk`", TYPESCRIPT_SDK),
+        "mcp-inspector" => ("`@modelcontextprotocol/inspector`", INSPECTOR),
+        _ => return None,
+    })
 }
 
 /// Path of typos; installs it if necessary.

@@ -100,7 +100,8 @@ impl Fixture {
     fn bridge(&self) -> Result<Vec<Arc<dyn Tool>>> {
         let supervisor = Arc::clone(&self.supervisor);
         let state: &Path = self.directory.path();
-        let bridge = rye_host::meta_tools(self.roots(), supervisor, None, state)?;
+        let offered = rye_host::OfferedServers::default();
+        let bridge = rye_host::meta_tools(self.roots(), supervisor, None, state, offered)?;
         Ok(bridge.tools)
     }
 

@@ -10,31 +10,36 @@ use agent_client_protocol::v1::schema::{
     ClientCapabilities, CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest,
     DeleteSessionResponse, Implementation, InitializeRequest, InitializeResponse,
     ListSessionsRequest, ListSessionsResponse, LoadSessionRequest, LoadSessionResponse,
-    NewSessionRequest, NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse,
-    ResumeSessionRequest, ResumeSessionResponse, SessionCapabilities, SessionCloseCapabilities,
-    SessionDeleteCapabilities, SessionId as AcpSessionId, SessionInfo, SessionListCapabilities,
-    SessionNotification, SessionResumeCapabilities,
+    McpCapabilities, McpServer, NewSessionRequest, NewSessionResponse, PromptCapabilities,
+    PromptRequest, PromptResponse, ResumeSessionRequest, ResumeSessionResponse,
+    SessionCapabilities, SessionCloseCapabilities, SessionConfigOption, SessionDeleteCapabilities,
+    SessionId as AcpSessionId, SessionInfo, SessionListCapabilities, SessionModeState,
+    SessionNotification, SessionResumeCapabilities, SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, Error};
 use lillux::time::format_rfc3339;
 use parking_lot::Mutex;
-use rye_engine::Engine;
 use rye_engine::NewSession;
 use rye_engine::model::Models as _;
+use rye_engine::policy::PermissionMode;
 use rye_engine::protocol::{Purpose, Session};
 use rye_engine::store::SessionFilter;
-use rye_host::projects::Projects;
+use rye_host::projects::Project;
 use rye_host::{Failure, settings};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth;
+use crate::caller::Reach;
 use crate::content::PromptContent;
 use crate::failure::{error, invalid, store_error, unknown_session};
 use crate::history;
-use crate::session::{Command, OpenedSession, SessionHandle, SessionTask};
+use crate::mcp_servers;
+use crate::session::{Command, Editor, OpenedSession, SessionHandle, SessionTask};
+use crate::settings::{Choice, MODE, Settings};
 use crate::transcript::Transcript;
 
 /// Key of the editor's capabilities: it shows the output of commands that it did not start in a
@@ -46,8 +51,7 @@ const PAGE: usize = 100;
 
 /// A connection to an editor.
 pub(crate) struct Agent {
-    engine: Engine,
-    projects: Arc<Projects>,
+    reach: Reach,
     /// The model that the user chose for new sessions.
     model: Option<String>,
     client: Mutex<Arc<ClientCapabilities>>,
@@ -60,6 +64,7 @@ pub(crate) struct Agent {
 #[derive(Clone)]
 struct OpenSession {
     handle: SessionHandle,
+    project: Arc<Project>,
     workspace: Arc<Path>,
     /// Ends its task.
     stop: CancellationToken,
@@ -75,10 +80,9 @@ pub(crate) struct Opened<T> {
 }
 
 impl Agent {
-    pub(crate) fn new(engine: Engine, projects: Arc<Projects>, model: Option<String>) -> Self {
+    pub(crate) fn new(reach: Reach, model: Option<String>) -> Self {
         Self {
-            engine,
-            projects,
+            reach,
             model,
             client: Mutex::default(),
             sessions: Mutex::default(),
@@ -100,8 +104,9 @@ impl Agent {
         &self,
         request: InitializeRequest,
     ) -> Result<InitializeResponse, Error> {
-        let models = self.projects.models().map_err(error)?;
-        let methods = auth::methods(&models, &request.client_capabilities);
+        let client = &request.client_capabilities;
+        let models = self.reach.projects.models().map_err(error)?;
+        let methods = auth::methods(&models, client);
         *self.client.lock() = Arc::new(request.client_capabilities);
         let version = env!("CARGO_PKG_VERSION");
         Ok(InitializeResponse::new(ProtocolVersion::V1)
@@ -115,7 +120,7 @@ impl Agent {
         &self,
         request: &AuthenticateRequest,
     ) -> Result<AuthenticateResponse, Error> {
-        let models = self.projects.models().map_err(error)?;
+        let models = self.reach.projects.models().map_err(error)?;
         auth::check(&models, &request.method_id.0)?;
         Ok(AuthenticateResponse::new())
     }
@@ -126,30 +131,48 @@ impl Agent {
         request: NewSessionRequest,
         connection: ConnectionTo<Client>,
     ) -> Result<Opened<NewSessionResponse>, Error> {
-        let workspace = workspace(&request.cwd)?;
-        let project = self.projects.of_directory(&workspace).await;
+        self.reach.check_prompt()?;
+        // The directory of a remote client is not on this machine.
+        let workspace = match self.reach.caller() {
+            None => workspace(&request.cwd)?,
+            Some(_) => self.reach.projects.own().into(),
+        };
+        let project = self.reach.projects.of_directory(&workspace).await;
         let project = project.map_err(error)?;
         auth::check_model(&project.models, &project.models.default_name())?;
+        self.offer_servers(request.mcp_servers, &project)?;
         let dirs = &project.context.settings;
         let new = NewSession {
             workspace: Some(workspace.display().to_string()),
             project: Some(dirs.project().display().to_string()),
             // So that it stays the same when the session is continued elsewhere.
             model: self.model.clone(),
+            user_id: self.reach.caller().and_then(|caller| caller.user.clone()),
+            org_id: self.reach.caller().and_then(|caller| caller.org.clone()),
             ..NewSession::default()
         };
-        let session = self.engine.create_session(new).await;
+        let session = self.reach.engine.create_session(new).await;
         let id = session.map_err(store_error)?.id().clone();
+        let default_model = self.model.clone();
+        let default_model = default_model.unwrap_or_else(|| project.models.default_name());
+        let settings = Settings {
+            mode: PermissionMode::default(),
+            model: default_model.clone(),
+            default_model,
+        };
+        let response = NewSessionResponse::new(AcpSessionId::new(id.as_str()))
+            .modes(settings.modes())
+            .config_options(settings.options(&project.models));
         let opened = OpenedSession {
             id: id.clone(),
-            engine: self.engine.clone(),
+            engine: self.reach.engine.clone(),
+            settings,
             transcript: self.transcript(&workspace),
             project: Arc::clone(&project),
             thread: None,
             after: 0,
         };
         let begin = self.open(opened, workspace, connection).await?;
-        let response = NewSessionResponse::new(AcpSessionId::new(id.as_str()));
         Ok(Opened { response, begin })
     }
 
@@ -160,8 +183,12 @@ impl Agent {
         connection: ConnectionTo<Client>,
     ) -> Result<Opened<LoadSessionResponse>, Error> {
         let (name, cwd) = (&request.session_id, &request.cwd);
-        let stored = self.stored(name, cwd, connection, true).await?;
-        let response = LoadSessionResponse::new();
+        let servers = request.mcp_servers;
+        let stored = self.stored(name, cwd, servers, connection, true).await?;
+        let (modes, options) = stored.response;
+        let response = LoadSessionResponse::new()
+            .modes(modes)
+            .config_options(options);
         let begin = stored.begin;
         Ok(Opened { response, begin })
     }
@@ -173,8 +200,12 @@ impl Agent {
         connection: ConnectionTo<Client>,
     ) -> Result<Opened<ResumeSessionResponse>, Error> {
         let (name, cwd) = (&request.session_id, &request.cwd);
-        let stored = self.stored(name, cwd, connection, false).await?;
-        let response = ResumeSessionResponse::new();
+        let servers = request.mcp_servers;
+        let stored = self.stored(name, cwd, servers, connection, false).await?;
+        let (modes, options) = stored.response;
+        let response = ResumeSessionResponse::new()
+            .modes(modes)
+            .config_options(options);
         let begin = stored.begin;
         Ok(Opened { response, begin })
     }
@@ -183,28 +214,30 @@ impl Agent {
         &self,
         name: &AcpSessionId,
         cwd: &Path,
+        servers: Vec<McpServer>,
         connection: ConnectionTo<Client>,
         shows_history: bool,
-    ) -> Result<Opened<()>, Error> {
+    ) -> Result<Opened<(SessionModeState, Vec<SessionConfigOption>)>, Error> {
         let session = self.stored_session(name).await?;
         if session.purpose != Purpose::Interactive {
             let message = format!("session {} takes no prompts", session.id.short());
             return Err(invalid(message));
         }
-        let project = self.projects.of_session(&session).await;
+        let project = self.reach.projects.of_session(&session).await;
         let project = project.map_err(error)?;
+        self.offer_servers(servers, &project)?;
         // Its own directory, wherever the editor is.
         let workspace: Arc<Path> = match &session.workspace {
             Some(own) => Path::new(own).into(),
             None => workspace(cwd)?,
         };
-        let snapshot = self.engine.snapshot(&session.id).await;
+        let snapshot = self.reach.engine.snapshot(&session.id).await;
         let snapshot = snapshot.map_err(store_error)?;
         let snapshot = snapshot.ok_or_else(|| unknown_session(name))?;
         let mut transcript = self.transcript(&workspace);
         let thread = history::shown_thread(&snapshot);
         if let Some(thread) = thread {
-            let store = self.engine.store();
+            let store = self.reach.store();
             let shown = history::updates(&**store, &session.id, thread, &mut transcript).await;
             let shown = shown.map_err(store_error)?;
             for update in shown.into_iter().filter(|_| shows_history) {
@@ -212,23 +245,42 @@ impl Agent {
                 connection.send_notification(notification)?;
             }
         }
+        let default_model = snapshot.session.model.clone();
+        let default_model = default_model.unwrap_or_else(|| project.models.default_name());
+        let used = self.reach.engine.current_model(&session.id).await;
+        let used = used.map_err(store_error)?.filter(|it| !it.is_empty());
+        let settings = Settings {
+            mode: snapshot.session.permission_mode,
+            // The user goes on with the model that was used last.
+            model: used.unwrap_or_else(|| default_model.clone()),
+            default_model,
+        };
+        let response = (settings.modes(), settings.options(&project.models));
         let opened = OpenedSession {
             id: session.id,
-            engine: self.engine.clone(),
+            engine: self.reach.engine.clone(),
             project,
+            settings,
             transcript,
             thread: thread.map(|thread| (thread.key.clone(), thread.id.clone())),
             after: snapshot.sequence,
         };
         let begin = self.open(opened, workspace, connection).await?;
-        let response = ();
         Ok(Opened { response, begin })
+    }
+
+    /// Offers the servers of the editor to the project. Those of a remote client would run here.
+    fn offer_servers(&self, servers: Vec<McpServer>, project: &Project) -> Result<(), Error> {
+        match self.reach.caller() {
+            None => mcp_servers::offer(servers, &project.offered_servers),
+            Some(_) => Ok(()),
+        }
     }
 
     async fn stored_session(&self, name: &AcpSessionId) -> Result<Session, Error> {
         let unknown = || unknown_session(name);
         let id = name.0.parse().map_err(|_| unknown())?;
-        let session = self.engine.session_data(&id).await.map_err(store_error)?;
+        let session = self.reach.session(&id).await.map_err(error)?;
         session.ok_or_else(unknown)
     }
 
@@ -240,7 +292,8 @@ impl Agent {
     ) -> Result<ListSessionsResponse, Error> {
         let before = request.cursor.map(|cursor| cursor.parse()).transpose();
         let mut before = before.map_err(|_| invalid("the cursor is not one of this agent"))?;
-        let cwd = request.cwd.map(settings::canonicalize_existing);
+        let cwd = request.cwd.filter(|_| self.reach.caller().is_none());
+        let cwd = cwd.map(settings::canonicalize_existing);
         let mut sessions = Vec::new();
         loop {
             let filter = SessionFilter {
@@ -248,10 +301,11 @@ impl Agent {
                 limit: PAGE,
                 ..SessionFilter::default()
             };
-            let page = self.engine.sessions(filter).await;
+            let page = self.reach.store().sessions(filter).await;
             let page = page.map_err(store_error)?;
             let last = page.last().map(|last| last.id.clone());
-            sessions.extend(page.iter().filter_map(session_info));
+            let visible = page.iter().filter(|session| self.reach.can_see(session));
+            sessions.extend(visible.filter_map(session_info));
             if let Some(cwd) = &cwd {
                 sessions.retain(|session| session.cwd == *cwd);
             }
@@ -269,6 +323,7 @@ impl Agent {
         request: CloseSessionRequest,
         _: ConnectionTo<Client>,
     ) -> Result<CloseSessionResponse, Error> {
+        self.reach.check_prompt()?;
         let session = self.sessions.lock().remove(&request.session_id);
         let session = session.ok_or_else(|| unknown_session(&request.session_id))?;
         let (done, closed) = oneshot::channel();
@@ -286,11 +341,12 @@ impl Agent {
         request: DeleteSessionRequest,
         _: ConnectionTo<Client>,
     ) -> Result<DeleteSessionResponse, Error> {
+        self.reach.check_prompt()?;
         let session = self.stored_session(&request.session_id).await?;
         if let Some(open) = self.sessions.lock().remove(&request.session_id) {
             open.stop.cancel();
         }
-        let removed = self.engine.remove_session(&session.id).await;
+        let removed = self.reach.engine.remove_session(&session.id).await;
         removed.map_err(store_error)?;
         Ok(DeleteSessionResponse::new())
     }
@@ -310,11 +366,17 @@ impl Agent {
     ) -> Result<Begin, Error> {
         let name = AcpSessionId::new(opened.id.as_str());
         let stop = self.stopped.child_token();
+        let project = Arc::clone(&opened.project);
         let (begin, may_begin) = oneshot::channel();
-        let started =
-            SessionTask::start(opened, connection, self.client(), stop.clone(), may_begin);
+        let editor = Editor {
+            connection,
+            client: self.client(),
+            caller: self.reach.caller().cloned(),
+        };
+        let started = SessionTask::start(opened, editor, stop.clone(), may_begin);
         let open = OpenSession {
             handle: started.await.map_err(store_error)?,
+            project,
             workspace,
             stop,
         };
@@ -322,6 +384,52 @@ impl Agent {
             earlier.stop.cancel();
         }
         Ok(begin)
+    }
+
+    /// Changes what the agent may do without asking.
+    pub(crate) async fn set_mode(
+        &self,
+        request: SetSessionModeRequest,
+        _: ConnectionTo<Client>,
+    ) -> Result<SetSessionModeResponse, Error> {
+        let (id, mode) = (&request.session_id, &*request.mode_id.0);
+        let choice = Choice::parse(MODE, mode);
+        let choice = choice.ok_or_else(|| invalid(format!("there is no mode `{mode}`")))?;
+        self.choose(id, choice).await?;
+        Ok(SetSessionModeResponse::new())
+    }
+
+    /// Changes an option of a session.
+    pub(crate) async fn set_option(
+        &self,
+        request: SetSessionConfigOptionRequest,
+        _: ConnectionTo<Client>,
+    ) -> Result<SetSessionConfigOptionResponse, Error> {
+        let option = &request.config_id.0;
+        let value = request.value.as_value_id();
+        let choice = value.and_then(|value| Choice::parse(option, &value.0));
+        let choice = choice.ok_or_else(|| {
+            let value = serde_json::to_string(&request.value).unwrap_or_default();
+            invalid(format!("the option `{option}` has no value {value}"))
+        })?;
+        let options = self.choose(&request.session_id, choice).await?;
+        Ok(SetSessionConfigOptionResponse::new(options))
+    }
+
+    async fn choose(
+        &self,
+        id: &AcpSessionId,
+        choice: Choice,
+    ) -> Result<Vec<SessionConfigOption>, Error> {
+        match choice {
+            Choice::Mode(_) => self.reach.check_decide()?,
+            Choice::Model(_) => self.reach.check_prompt()?,
+        }
+        let session = self.session(id)?;
+        let (done, chosen) = oneshot::channel();
+        session.handle.send(Command::Set { choice, done });
+        let chosen = chosen.await.map_err(|_| unknown_session(id))?;
+        Ok(chosen?.options(&session.project.models))
     }
 
     fn session(&self, id: &AcpSessionId) -> Result<OpenSession, Error> {
@@ -335,7 +443,9 @@ impl Agent {
         request: PromptRequest,
         responder: Responder<PromptResponse>,
     ) -> Result<(), Error> {
-        let prompt = self.session(&request.session_id).and_then(|session| {
+        let session = self.reach.check_prompt();
+        let session = session.and_then(|()| self.session(&request.session_id));
+        let prompt = session.and_then(|session| {
             let content = PromptContent::new(request.prompt, &session.workspace)?;
             Ok((session, content))
         });
@@ -351,7 +461,8 @@ impl Agent {
 
     /// Stops the work of a session.
     pub(crate) fn cancel(&self, request: &CancelNotification) {
-        if let Ok(session) = self.session(&request.session_id) {
+        let may_cancel = self.reach.check_prompt().is_ok();
+        if may_cancel && let Ok(session) = self.session(&request.session_id) {
             session.handle.send(Command::Cancel);
         }
     }
@@ -367,6 +478,7 @@ fn capabilities() -> AgentCapabilities {
     AgentCapabilities::new()
         .load_session(true)
         .prompt_capabilities(prompts)
+        .mcp_capabilities(McpCapabilities::new().http(true).sse(true))
         .session_capabilities(sessions)
 }
 

@@ -6,20 +6,24 @@ use agent_client_protocol::v1::schema::{
     AuthenticateRequest, CancelNotification, CloseSessionRequest, CloseSessionResponse,
     DeleteSessionRequest, DeleteSessionResponse, InitializeRequest, ListSessionsRequest,
     ListSessionsResponse, LoadSessionRequest, NewSessionRequest, PromptRequest,
-    ResumeSessionRequest,
+    ResumeSessionRequest, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
+    SetSessionModeRequest, SetSessionModeResponse,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{
     Agent as AgentRole, Client, ConnectTo, Error, ErrorCode, JsonRpcResponse, UntypedMessage,
 };
 use lillux::process::ShutdownSignals;
+use rye_engine::Engine;
 use rye_host::engine::{EngineOptions, start_supervisor};
-use rye_host::projects::{Served, with_projects};
+use rye_host::projects::{Projects, Served, with_projects};
 use rye_host::{Context, Failure, SandboxKind, settings};
+use tokio::sync::mpsc;
 
 use crate::agent::{Agent, Opened};
+use crate::caller::{Caller, Reach};
 use crate::failure::invalid;
-use crate::transport::{TOO_LONG, stdio};
+use crate::transport::{TOO_LONG, channels, stdio};
 
 /// How to serve an editor.
 #[derive(Debug, Clone, Default)]
@@ -55,8 +59,12 @@ pub fn run(
         Served::All,
         supervisor,
         async |engine, projects| {
-            let agent = Agent::new(engine.clone(), Arc::clone(projects), options.model);
-            let agent = Arc::new(agent);
+            let reach = Reach {
+                engine: engine.clone(),
+                projects: Arc::clone(projects),
+                caller: None,
+            };
+            let agent = Arc::new(Agent::new(reach, options.model));
             tokio::select! {
                 ended = serve(Arc::clone(&agent), stdio()) => {
                     if let Err(error) = ended {
@@ -70,6 +78,27 @@ pub fn run(
             Ok(())
         },
     )
+}
+
+/// Serves a client of a server until its messages end. Sessions work in the project of the server.
+pub async fn serve_remote(
+    engine: Engine,
+    projects: Arc<Projects>,
+    caller: Caller,
+    incoming: mpsc::Receiver<String>,
+    outgoing: mpsc::Sender<String>,
+) {
+    let reach = Reach {
+        engine,
+        projects,
+        caller: Some(caller),
+    };
+    let agent = Arc::new(Agent::new(reach, None));
+    let ended = serve(Arc::clone(&agent), channels(incoming, outgoing)).await;
+    if let Err(error) = ended {
+        tracing::debug!(%error, "the connection has failed");
+    }
+    agent.stop();
 }
 
 /// Handles a request in a task of its own. Messages of other sessions are handled meanwhile.
@@ -99,6 +128,13 @@ async fn serve(
     let builder = in_task!(builder, agent, LoadSessionRequest, Agent::load_session);
     let builder = in_task!(builder, agent, ResumeSessionRequest, Agent::resume_session);
     let builder = in_task!(builder, agent, ListSessionsRequest, Agent::list_sessions);
+    let builder = in_task!(builder, agent, SetSessionModeRequest, Agent::set_mode);
+    let builder = in_task!(
+        builder,
+        agent,
+        SetSessionConfigOptionRequest,
+        Agent::set_option
+    );
     let builder = in_task!(builder, agent, CloseSessionRequest, Agent::close_session);
     let builder = in_task!(builder, agent, DeleteSessionRequest, Agent::delete_session);
     builder
@@ -177,7 +213,9 @@ macro_rules! plain_outcomes {
 plain_outcomes!(
     ListSessionsResponse,
     CloseSessionResponse,
-    DeleteSessionResponse
+    DeleteSessionResponse,
+    SetSessionModeResponse,
+    SetSessionConfigOptionResponse
 );
 
 /// Responds when `work` has ended.

@@ -1,6 +1,7 @@
 //! The task of an open session: sends what the editor wants to the engine, and what happens in the
 //! session to the editor. It is the only one that does, so updates arrive in order.
 
+mod commands;
 mod events;
 mod permissions;
 mod prompts;
@@ -9,12 +10,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_client_protocol::Client;
 use agent_client_protocol::v1::schema::{
-    ClientCapabilities, PromptResponse, SessionId as AcpSessionId, SessionNotification,
-    SessionUpdate,
+    AvailableCommandsUpdate, ClientCapabilities, ConfigOptionUpdate, PromptResponse,
+    SessionId as AcpSessionId, SessionNotification, SessionUpdate,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
+use agent_client_protocol::{Client, Error};
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -28,14 +29,23 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::caller::Caller;
 use crate::content::PromptContent;
+use crate::editor_files::editor_files;
+use crate::failure::{invalid, store_error};
 use crate::history::THREAD;
+use crate::settings::{Choice, Settings};
+use crate::slash_command;
 use crate::transcript::{Transcript, note};
+use commands::EndedCommand;
 use permissions::{AskedGate, PermissionAnswer, Question};
 use prompts::PendingPrompt;
 
 /// How often the output of running tools is sent.
 const OUTPUT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long a session is kept open after something has happened in it.
+const IDLE_TIME: Duration = Duration::from_secs(2);
 
 /// Delay before events are read again after an error.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -52,6 +62,11 @@ pub(crate) enum Command {
     },
     /// Stops the work.
     Cancel,
+    /// Changes a setting, and tells what is chosen then.
+    Set {
+        choice: Choice,
+        done: oneshot::Sender<Result<Settings, Error>>,
+    },
     /// Stops the work, and releases the session.
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
@@ -78,6 +93,8 @@ pub(crate) struct SessionTask {
     project: Arc<Project>,
     connection: ConnectionTo<Client>,
     client: Arc<ClientCapabilities>,
+    /// Who uses a remote connection.
+    caller: Option<Caller>,
     transcript: Transcript,
     /// Key of the thread that the editor shows.
     thread_key: String,
@@ -89,11 +106,27 @@ pub(crate) struct SessionTask {
     permissions: FuturesUnordered<BoxFuture<'static, PermissionAnswer>>,
     /// The question that the next prompt answers.
     question: Option<Question>,
+    settings: Settings,
+    /// Role of the next prompts, if the user chose one.
+    role: Option<String>,
+    /// Running slash commands, and what cancels them.
+    commands: FuturesUnordered<BoxFuture<'static, EndedCommand>>,
+    commands_cancelled: CancellationToken,
     /// Forwards what happens in running tasks.
     tasks: HashMap<SessionId, AbortOnDropHandle<()>>,
     task_events: (UnboundedSender<EventKind>, UnboundedReceiver<EventKind>),
     /// When to send the output of running tools.
     output_due: Option<Instant>,
+    /// When to release the session, unless something happens before.
+    release_due: Option<Instant>,
+}
+
+/// The other side of a connection.
+pub(crate) struct Editor {
+    pub(crate) connection: ConnectionTo<Client>,
+    pub(crate) client: Arc<ClientCapabilities>,
+    /// Who uses a remote connection.
+    pub(crate) caller: Option<Caller>,
 }
 
 /// What a session is opened with.
@@ -102,6 +135,7 @@ pub(crate) struct OpenedSession {
     pub(crate) engine: Engine,
     pub(crate) project: Arc<Project>,
     pub(crate) transcript: Transcript,
+    pub(crate) settings: Settings,
     /// Key of the thread that the editor shows, and its id if it exists.
     pub(crate) thread: Option<(String, ThreadId)>,
     /// Number of the last event that the editor has seen.
@@ -113,16 +147,21 @@ impl SessionTask {
     /// touching the session.
     pub(crate) async fn start(
         opened: OpenedSession,
-        connection: ConnectionTo<Client>,
-        client: Arc<ClientCapabilities>,
+        editor: Editor,
         stop: CancellationToken,
         begin: oneshot::Receiver<()>,
     ) -> Result<SessionHandle, StoreError> {
+        let Editor {
+            connection,
+            client,
+            caller,
+        } = editor;
         let OpenedSession {
             id,
             engine,
             project,
             transcript,
+            settings,
             thread,
             after,
         } = opened;
@@ -138,6 +177,7 @@ impl SessionTask {
             project,
             connection,
             client,
+            caller,
             transcript,
             thread_key,
             thread,
@@ -145,12 +185,22 @@ impl SessionTask {
             asked: HashMap::new(),
             permissions: FuturesUnordered::new(),
             question: None,
+            settings,
+            role: None,
+            commands: FuturesUnordered::new(),
+            commands_cancelled: CancellationToken::new(),
             tasks: HashMap::new(),
             task_events: mpsc::unbounded_channel(),
             output_due: None,
+            release_due: Some(Instant::now() + IDLE_TIME),
         };
         let (commands, receiver) = mpsc::unbounded_channel();
+        // The files of a remote editor are not those of this machine.
+        let files = editor_files(&task.connection, &task.name, &task.client);
+        let files = files.filter(|_| task.caller.is_none());
+        let editor = files.map(|files| task.engine().attach_editor(&task.id, files));
         let work = Box::pin(async move {
+            let _attached = editor;
             let _ = begin.await;
             Box::pin(task.run(receiver, events)).await;
         });
@@ -159,16 +209,13 @@ impl SessionTask {
     }
 
     async fn run(mut self, mut commands: UnboundedReceiver<Command>, mut events: EventStream) {
+        let available = AvailableCommandsUpdate::new(slash_command::available());
+        self.send(SessionUpdate::AvailableCommandsUpdate(available));
         self.ask_pending_gates().await;
         let mut failures = 0;
         loop {
-            let output_due = self.output_due;
-            let output = async {
-                match output_due {
-                    Some(due) => tokio::time::sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let output = sleep_until(self.output_due);
+            let release = sleep_until(self.release_due);
             tokio::select! {
                 biased;
                 command = commands.recv() => match command {
@@ -180,6 +227,7 @@ impl SessionTask {
                     None => return,
                 },
                 Some(answer) = self.permissions.next() => self.on_answer(answer).await,
+                Some(ended) = self.commands.next() => self.on_command_ended(ended).await,
                 Some(kind) = self.task_events.1.recv() => self.on_gate_event(kind).await,
                 notice = events.next() => match notice {
                     Ok(Some(notice)) => {
@@ -196,7 +244,12 @@ impl SessionTask {
                     Err(error) => return self.fail_prompts(&error),
                 },
                 () = output => self.send_output(),
+                () = release => {
+                    self.release().await;
+                    continue;
+                }
             }
+            self.release_due = Some(Instant::now() + IDLE_TIME);
         }
     }
 
@@ -204,6 +257,10 @@ impl SessionTask {
         match command {
             Command::Prompt { content, responder } => self.prompt(content, *responder).await,
             Command::Cancel => self.abort().await,
+            Command::Set { choice, done } => {
+                let chosen = self.choose(choice).await;
+                let _ = done.send(chosen.map(|()| self.settings.clone()));
+            }
             Command::Close(_) => {}
         }
     }
@@ -231,9 +288,32 @@ impl SessionTask {
         self.send_all(updates);
     }
 
+    async fn choose(&mut self, choice: Choice) -> Result<(), Error> {
+        match choice {
+            Choice::Model(name) => self.choose_model(&name).map_err(invalid),
+            Choice::Mode(mode) => {
+                let kind = CommandKind::SetPermissionMode { mode };
+                let changed = self.engine().command(&self.id, None, kind).await;
+                changed.map_err(store_error)?;
+                // The event may follow later.
+                self.settings.mode = mode;
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells the editor what is chosen.
+    fn send_settings(&self) {
+        let options = self.settings.options(&self.project.models);
+        self.send(SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(
+            options,
+        )));
+    }
+
     /// Stops the work of the thread, and clears its queue.
     async fn abort(&mut self) {
         self.question = None;
+        std::mem::take(&mut self.commands_cancelled).cancel();
         let aborted = self
             .engine()
             .command(&self.id, Some(&self.thread_key), CommandKind::Abort)
@@ -246,6 +326,20 @@ impl SessionTask {
         }
     }
 
+    /// Lets other processes open the session if nothing goes on in it. The next prompt opens it
+    /// here again, unless another process has it; then that one works on the prompt.
+    async fn release(&mut self) {
+        self.release_due = None;
+        let is_waited_for =
+            !self.prompts.is_empty() || !self.commands.is_empty() || !self.permissions.is_empty();
+        if is_waited_for {
+            return;
+        }
+        if let Err(error) = self.engine().release_if_idle(&self.id).await {
+            tracing::warn!(session = self.id.as_str(), %error, "cannot release the session");
+        }
+    }
+
     /// Stops the work and closes the session, so that another process can open it.
     async fn close(&mut self) -> Result<(), StoreError> {
         self.abort().await;
@@ -254,5 +348,12 @@ impl SessionTask {
             Some(open) => open.close().await,
             None => Ok(()),
         }
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use agent_client_protocol::v1::schema::{
-    ContentBlock, ContentChunk, Diff, ImageContent, MessageId, Meta, ResourceLink, SessionUpdate,
-    Terminal, TextContent, ToolCall, ToolCallContent, ToolCallId, ToolCallLocation, ToolCallStatus,
-    ToolCallUpdate, ToolCallUpdateFields,
+    ContentBlock, ContentChunk, Diff, ImageContent, MessageId, Meta, Plan, PlanEntryStatus,
+    ResourceLink, SessionUpdate, Terminal, TextContent, ToolCall, ToolCallContent, ToolCallId,
+    ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
 };
 use rye_engine::protocol::{CallId, Entry, EntryId, EntryKind, Message, Part, ResultStatus, Role};
 use serde_json::{Value, json};
@@ -27,6 +27,7 @@ pub(crate) struct Transcript {
     message: Streamed,
     thought: Streamed,
     calls: HashMap<CallId, ShownCall>,
+    plan: Option<Plan>,
 }
 
 /// The part of a message that was sent.
@@ -81,7 +82,24 @@ impl Transcript {
             message: Streamed::default(),
             thought: Streamed::default(),
             calls: HashMap::new(),
+            plan: None,
         }
+    }
+
+    /// The last plan, for people.
+    pub(crate) fn plan_text(&self) -> String {
+        let Some(plan) = &self.plan else {
+            return "There is no plan.".to_owned();
+        };
+        let entries = plan.entries.iter().map(|entry| {
+            let mark = match entry.status {
+                PlanEntryStatus::Completed => "[x]",
+                PlanEntryStatus::InProgress => "[ ] (now)",
+                _ => "[ ]",
+            };
+            format!("- {mark} {}\n", entry.content)
+        });
+        entries.collect()
     }
 
     pub(crate) fn workspace(&self) -> &PathBuf {
@@ -250,6 +268,7 @@ impl Transcript {
             workspace: &self.workspace,
         };
         if let Some(plan) = request.plan() {
+            self.plan = Some(plan.clone());
             return SessionUpdate::Plan(plan);
         }
         let mut content = request.preview();

@@ -6,9 +6,10 @@ use agent_client_protocol::Lines;
 use futures_util::{Sink, Stream, sink, stream};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::sync::mpsc;
 
 /// Maximum length of a message in bytes. An image may be long, but memory is finite.
-const MAX_MESSAGE: usize = 64 * 1024 * 1024;
+pub const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
 /// How much of a message that is too long is kept, to find its id.
 const KEPT: usize = 1024;
@@ -31,6 +32,26 @@ pub(crate) fn stdio() -> Lines<
     let incoming = stream::try_unfold(input, async |mut input| {
         let line = next_message(&mut input, MAX_MESSAGE).await?;
         Ok(line.map(|line| (line, input)))
+    });
+    Lines::new(Box::pin(outgoing), Box::pin(incoming))
+}
+
+/// The messages of a client whose transport is elsewhere.
+pub(crate) fn channels(
+    incoming: mpsc::Receiver<String>,
+    outgoing: mpsc::Sender<String>,
+) -> Lines<
+    impl Sink<String, Error = io::Error> + Send + 'static,
+    impl Stream<Item = io::Result<String>> + Send + 'static,
+> {
+    let outgoing = sink::unfold(outgoing, async |outgoing, line: String| {
+        let sent = outgoing.send(line).await;
+        sent.map_err(|_| io::ErrorKind::BrokenPipe)?;
+        Ok(outgoing)
+    });
+    let incoming = stream::unfold(incoming, async |mut incoming| {
+        let line = incoming.recv().await?;
+        Some((Ok(line), incoming))
     });
     Lines::new(Box::pin(outgoing), Box::pin(incoming))
 }

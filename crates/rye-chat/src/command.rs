@@ -217,24 +217,9 @@ impl Command {
 /// The option that undoes changes in spite of conflicts.
 pub(crate) const FORCE: &str = "--force";
 
-/// Parses `[TURN] [FILE]`. The file may be written as in a prompt: `@name` or `@"a name"`.
+/// Parses `[TURN] [FILE]`.
 fn parse_selection(name: &str, rest: &str) -> Result<Selection, String> {
-    let (first, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    let (turn, file) = match first.parse::<usize>() {
-        Ok(0) => return Err(usage(name)),
-        Ok(turn) => (Some(turn), after.trim()),
-        Err(_) => (None, rest),
-    };
-    if file.starts_with("--") {
-        return Err(usage(name));
-    }
-    let file = file.strip_prefix('@').unwrap_or(file);
-    let quoted = file.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
-    let file = quoted.unwrap_or(file);
-    Ok(Selection {
-        turn,
-        path: (!file.is_empty()).then(|| file.to_owned()),
-    })
+    Selection::parse(rest).ok_or_else(|| usage(name))
 }
 
 /// The command that undoes selected changes in spite of conflicts.

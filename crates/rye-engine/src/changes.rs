@@ -111,6 +111,25 @@ impl SessionChanges {
 }
 
 impl Selection {
+    /// Parses `[TURN] [FILE]`, with a file as in a prompt: `name`, `@name` or `@"a name"`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let (first, after) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let (turn, file) = match first.parse::<usize>() {
+            Ok(0) => return None,
+            Ok(turn) => (Some(turn), after.trim()),
+            Err(_) => (None, text),
+        };
+        if file.starts_with("--") {
+            return None;
+        }
+        let file = file.strip_prefix('@').unwrap_or(file);
+        let quoted = file.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
+        let file = quoted.unwrap_or(file);
+        let path = (!file.is_empty()).then(|| file.to_owned());
+        Some(Self { turn, path })
+    }
+
     fn has_path(&self, path: &str) -> bool {
         self.path.as_deref().is_none_or(|selected| {
             let selected = selected.trim_end_matches('/');

@@ -5,6 +5,7 @@ mod budget;
 mod builder;
 mod compaction;
 mod decide;
+mod editors;
 mod event_stream;
 mod export;
 mod failure;
@@ -45,13 +46,16 @@ use crate::metrics::Metrics;
 use crate::model::ToolSpec;
 use crate::quotas::Quotas;
 use crate::runner::ToolRegistry;
-use crate::sandbox::{FileAccess, OpenSandbox, Sandbox, SandboxError, SandboxSpec, Sandboxes};
+use crate::sandbox::{
+    EditorFiles, FileAccess, OpenSandbox, Sandbox, SandboxError, SandboxSpec, Sandboxes,
+};
 use crate::setup::{InvalidSession, Setup, Setups};
 use crate::store::{Claim, Lease, SessionFilter, SessionStore, StoreError};
 use lillux::redact::Redactor;
 
 pub(crate) use budget::{Budget, ParentBudget};
 pub use builder::{BuildError, Builder};
+pub use editors::EditorAttachment;
 pub use event_stream::EventStream;
 use event_stream::Watchers;
 use lifecycle::check_same;
@@ -106,6 +110,8 @@ pub(crate) struct Inner {
     runs_sessions: bool,
     /// Streams that follow a session.
     watchers: Watchers,
+    /// Editors whose files the tools of a session use.
+    pub(crate) editors: Mutex<HashMap<SessionId, Arc<dyn EditorFiles>>>,
     shut_down: CancellationToken,
     /// Whether no more work is started, because the process ends.
     is_draining: AtomicBool,

@@ -57,8 +57,9 @@ pub use bus::{Feed, Filter, MissedEvents, Notice, Subscription};
 pub use child::Child;
 pub use engine::Upkeep;
 pub use engine::{
-    Answer, BuildError, Builder, DecideError, Decision, Engine, EventStream, NewSession, Prompt,
-    ReviewSwitch, Session, ThreadChange, ThreadSettings, ThreadView, WithdrawError,
+    Answer, BuildError, Builder, DecideError, Decision, EditorAttachment, Engine, EventStream,
+    NewSession, Prompt, ReviewSwitch, Session, ThreadChange, ThreadSettings, ThreadView,
+    WithdrawError,
 };
 pub use follow::{SessionFollower, SessionUpdate};
 pub use futures_util::future::BoxFuture;

@@ -435,6 +435,8 @@ impl Runner {
             CommandKind::Resume => Input::Resume,
             CommandKind::WithdrawPrompt { prompt } => Input::WithdrawPrompt(prompt),
             CommandKind::WithdrawGate { gate, reason } => Input::WithdrawGate(gate, reason),
+            // The session applies it.
+            CommandKind::SetPermissionMode { .. } => return Ok(()),
         };
         let input = match posted {
             Some(posted) => Input::PostedCommand(posted, Box::new(input)),

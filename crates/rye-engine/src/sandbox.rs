@@ -1,5 +1,6 @@
 //! The sandbox interface: the files and commands that tools work with.
 
+mod editor;
 mod provider;
 mod walk;
 
@@ -14,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::BoxFuture;
 use crate::review::ChangeReview;
 
+pub use editor::EditorFiles;
+pub(crate) use editor::with_editor;
 pub(crate) use provider::Sandboxes;
 pub use provider::{OpenSandbox, SandboxProvider, SandboxSpec};
 

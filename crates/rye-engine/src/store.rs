@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use rye_protocol::policy::PermissionMode;
 use rye_protocol::{
     Archive, Batch, CommandId, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus, Millis,
     ProcessRef, PromptId, QueuedPrompt, Resolution, Session, SessionId, Thread, ThreadId,
@@ -175,6 +176,11 @@ pub enum CommandKind {
     WithdrawPrompt {
         /// The prompt.
         prompt: PromptId,
+    },
+    /// Change what the agent of the session may do without asking.
+    SetPermissionMode {
+        /// The new mode.
+        mode: PermissionMode,
     },
     /// Withdraw a pending gate. The tool that opened it gets an error, and the turn continues.
     WithdrawGate {

@@ -23,7 +23,7 @@ use crate::blob::SCHEME;
 use crate::engine::Inner;
 use crate::metrics::Metric;
 use crate::model::{ModelFamily, ToolSpec};
-use crate::policy::{Policy, Risk};
+use crate::policy::{CallFacts, Mode, PermissionMode, Policy, Risk};
 use crate::runner::ThreadCommand;
 use crate::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox, SandboxError};
 use crate::setup::Setup;
@@ -156,6 +156,11 @@ impl ToolError {
     pub fn failed(message: impl Into<String>) -> Self {
         Self(ErrorInfo::new(ErrorCode::ToolFailed, message))
     }
+}
+
+fn read_only() -> ToolError {
+    let message = "the session is read-only: this call is denied until a person changes its mode";
+    ToolError(ErrorInfo::new(ErrorCode::Denied, message))
 }
 
 /// A tool that a model can call.
@@ -293,6 +298,37 @@ impl ToolContext {
     /// The approval policy of the session.
     pub fn policy(&self) -> &Policy {
         &self.setup.policy
+    }
+
+    /// Decision of the policy about a call that may change something, as far as the session's
+    /// permission mode allows it.
+    pub fn decide(&self, facts: &CallFacts<'_>) -> Result<Mode, ToolError> {
+        self.restrict(self.policy().decide(facts).mode, facts.risk)
+    }
+
+    /// Applies the session's permission mode to a decision of the policy.
+    pub fn restrict(&self, decision: Mode, risk: Option<Risk>) -> Result<Mode, ToolError> {
+        let mode = self.permission_mode()?;
+        if mode == PermissionMode::ReadOnly && risk != Some(Risk::Low) {
+            return Err(read_only());
+        }
+        Ok(mode.restrict(decision, risk))
+    }
+
+    /// Refuses a call that would need no approval if the session is read-only.
+    pub fn check_may_change(&self) -> Result<(), ToolError> {
+        match self.permission_mode()? {
+            PermissionMode::ReadOnly => Err(read_only()),
+            PermissionMode::Ask | PermissionMode::Auto => Ok(()),
+        }
+    }
+
+    /// The permission mode: for a task, that of the session that a person works with.
+    pub fn permission_mode(&self) -> Result<PermissionMode, ToolError> {
+        let closed = || ToolError::failed("the session is closed");
+        let engine = self.engine.upgrade().ok_or_else(closed)?;
+        let root = engine.open_root(&self.session).ok_or_else(closed)?;
+        Ok(root.data().permission_mode)
     }
 
     /// Gates of this session with this decision, as far as the decision is valid.

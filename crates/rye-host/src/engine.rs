@@ -21,6 +21,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::failure_from::UNWRITABLE_STATE;
 use crate::guides::base_prompt;
+use crate::mcp_tools::OfferedServers;
 use crate::replay::{self, CurrentSetup, ReplayOutcome};
 use crate::sandbox::{
     ConfinementPolicy, SandboxOptions, Tier, default_kind, load_sandbox_policy, strongest_tier,
@@ -58,6 +59,8 @@ pub struct EngineOptions {
     /// Whether stored sessions keep the sandbox that they were created with, although `sandbox`
     /// names another one.
     pub keeps_sandboxes: bool,
+    /// MCP servers that an editor offers.
+    pub offered_servers: OfferedServers,
 }
 
 /// Runs `work` on an engine and shuts the engine down afterwards.
@@ -184,7 +187,7 @@ pub(crate) fn project_builder(
     let builder = builder_without_store(&host_options, models, Arc::clone(&supervisor))?;
     let mut builder = builder.runs_sessions(options.runs_sessions);
     if options.runs_sessions {
-        let bridge = bridge(context, supervisor)?;
+        let bridge = bridge(context, supervisor, options.offered_servers)?;
         let policy = bridge.policy.clone();
         builder = builder
             .tools(bridge.tools)
@@ -219,7 +222,7 @@ fn current_setup(context: &Context, supervisor: Arc<Supervisor>) -> Result<Curre
         network,
         context.vault(),
     ))));
-    tools.extend(bridge(context, supervisor)?.tools);
+    tools.extend(bridge(context, supervisor, OfferedServers::default())?.tools);
     Ok(CurrentSetup {
         tools,
         guides: Arc::new(file_guides(context, workspace, Vec::new())?),
@@ -323,11 +326,16 @@ fn compaction(context: &Context) -> Result<Settings, Failure> {
 }
 
 /// The two tools with which an agent reaches all items.
-fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<MetaTools, Failure> {
+fn bridge(
+    context: &Context,
+    supervisor: Arc<Supervisor>,
+    offered: OfferedServers,
+) -> Result<MetaTools, Failure> {
     let roots = context.roots()?;
     let state = database(context)?;
     let state = state.parent().unwrap_or(&state);
-    let bridge = meta_tools(roots, supervisor, context.signing_key()?.cloned(), state)?;
+    let key = context.signing_key()?.cloned();
+    let bridge = meta_tools(roots, supervisor, key, state, offered)?;
     for ignored in &bridge.ignored {
         let text = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
         context.reporter().warn(&text, None);

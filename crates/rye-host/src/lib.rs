@@ -143,7 +143,7 @@ pub use follower::{AnswerUpdate, Approval, Follower, SessionObserver, event_json
 pub use guides::FileGuides;
 pub use item_tools::ItemTools;
 pub use log::{LogFormat, LogOptions, start_log};
-pub use mcp_tools::{McpTools, server_environment};
+pub use mcp_tools::{McpTools, OfferedServers, server_environment};
 pub use meta_tools::{MetaTools, MetaToolsError, executor_with, graphs, meta_tools};
 pub use model_script::{SCRIPT_HEADER, model_script};
 pub use models::{MODELS_FILE, ModelsError, load_models};

@@ -5,6 +5,7 @@
 //! the difference before the tool is called.
 
 mod media;
+mod offered;
 mod pins;
 mod summary;
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 use lillux::Hash;
 use rye_engine::BoxFuture;
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
+use rye_engine::sandbox::Sandbox;
 use rye_engine::tool::{EffectClass, ToolContext, ToolOutput};
 use rye_engine::tool_provider::{
     Component, ResolvedTool, Review, ToolListing, ToolProvider, ToolProviderError,
@@ -34,6 +36,8 @@ use serde_json::{Map, Value};
 use crate::credentials::dotenv_secrets;
 use crate::item_tools::{component, execution_error, tool_failure, tracked};
 use media::Media;
+pub use offered::OfferedServers;
+use offered::{Acceptance, CONNECT, OfferedServer, SPACE};
 use pins::Pins;
 use summary::{risk, score, summary};
 
@@ -52,6 +56,7 @@ pub struct McpTools {
     project: PathBuf,
     vault: Option<Vault>,
     pins: Pins,
+    offered: OfferedServers,
 }
 
 /// A server, and its item.
@@ -85,11 +90,39 @@ impl McpTools {
             pool,
             project,
             vault,
+            offered: OfferedServers::default(),
         }
+    }
+
+    /// Uses the servers that an editor offers too. A signed server with the same name precedes.
+    #[must_use]
+    pub fn with_offered(mut self, offered: OfferedServers) -> Self {
+        self.offered = offered;
+        self
     }
 
     /// The names of all servers. Does not verify their items.
     fn names(&self) -> Result<Vec<String>, ToolProviderError> {
+        let mut names = self.signed_names()?;
+        names.extend(self.offered.names());
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// A server that an editor offers, unless there is a signed one with this name.
+    fn offered_server(&self, name: &str) -> Result<Option<OfferedServer>, ToolProviderError> {
+        let offered = self.offered.get(name);
+        let is_signed = offered.is_some() && self.signed_names()?.iter().any(|it| it == name);
+        Ok(offered.filter(|_| !is_signed))
+    }
+
+    fn acceptance(&self, server: &OfferedServer) -> Result<Acceptance, ToolProviderError> {
+        let acceptance = server.acceptance(&self.pins);
+        acceptance.map_err(|error| tool_failure(&error))
+    }
+
+    fn signed_names(&self) -> Result<Vec<String>, ToolProviderError> {
         let library = self
             .executor
             .library()
@@ -103,8 +136,6 @@ impl McpTools {
                 names.extend(name.map(str::to_owned));
             }
         }
-        names.sort();
-        names.dedup();
         Ok(names)
     }
 
@@ -127,6 +158,19 @@ impl McpTools {
 
     /// A server with a valid signature and all its secrets.
     fn server(&self, name: &str) -> Result<ServerItem, ToolProviderError> {
+        if let Some(offered) = self.offered_server(name)? {
+            return match self.acceptance(&offered)? {
+                Acceptance::Accepted => Ok(ServerItem {
+                    component: offered.component(),
+                    space: SPACE.to_owned(),
+                    server: offered.spec(self.project.clone()),
+                }),
+                Acceptance::New | Acceptance::Changed(_) => Err(tool_failure(&format!(
+                    "a person has not accepted the MCP server {name} as it is: call \
+                     `mcp:{name}/{CONNECT}`, which asks"
+                ))),
+            };
+        }
         let id = server_id(name);
         let parsed = id.parse().map_err(|error| tool_failure(&error))?;
         let link = self.executor.tool(&ItemRef::new(ItemKind::Tool, parsed));
@@ -191,7 +235,16 @@ impl McpTools {
         let terms = meta_tools::query_terms(query);
         let names = self.names()?;
         let (mut scored, mut warnings) = (Vec::new(), Vec::new());
-        let lists = names.iter().map(|name| async move {
+        let mut unaccepted = Vec::new();
+        for name in &names {
+            if let Some(offered) = self.offered_server(name)?
+                && !matches!(self.acceptance(&offered)?, Acceptance::Accepted)
+            {
+                unaccepted.push(offered);
+            }
+        }
+        let is_usable = |name: &&String| unaccepted.iter().all(|it| it.name != **name);
+        let lists = names.iter().filter(is_usable).map(|name| async move {
             let list = tokio::time::timeout(LIST_TIMEOUT, self.list_server_tools(name)).await;
             (name, list)
         });
@@ -220,7 +273,7 @@ impl McpTools {
             }
         }
         scored.sort_by(|(a, one, ..), (b, other, ..)| b.cmp(a).then_with(|| one.id.cmp(&other.id)));
-        let total = scored.len();
+        let total = scored.len() + unaccepted.len();
         let tools = scored.into_iter().take(limit);
         let tools = tools.map(|(_, mut summary, name, tool)| {
             if self.has_drifted(name, &tool) {
@@ -230,9 +283,11 @@ impl McpTools {
             }
             summary
         });
+        // Whatever the query is, because their tools are not known.
+        let unaccepted = unaccepted.iter().map(OfferedServer::summary);
         Ok(ToolListing {
             total,
-            tools: tools.collect(),
+            tools: unaccepted.chain(tools).collect(),
             warnings,
         })
     }
@@ -250,6 +305,14 @@ impl McpTools {
             tool_failure(&format!("invalid tool id `{id}`: expected mcp:SERVER/TOOL"))
         })?;
         self.check_name(name)?;
+        if tool == CONNECT
+            && let Some(offered) = self.offered_server(name)?
+        {
+            let acceptance = self.acceptance(&offered)?;
+            if !matches!(acceptance, Acceptance::Accepted) {
+                return Ok(offered.connect_tool(&acceptance));
+            }
+        }
         let (server_item, tools) = self.list_server_tools(name).await?;
         let found = tools.iter().find(|it| it.name() == tool);
         let found = found.ok_or_else(|| {
@@ -307,6 +370,9 @@ impl McpTools {
         params: Value,
         context: &ToolContext,
     ) -> Result<ToolOutput, ToolProviderError> {
+        if let Some(offered) = tool.handle.downcast_ref::<OfferedServer>() {
+            return self.connect(offered).await;
+        }
         let handle = handle(tool)?;
         // Pins the definition before the first call.
         self.pin(handle)?;
@@ -336,6 +402,19 @@ impl McpTools {
                 attachments,
             }),
         }
+    }
+
+    /// Accepts a server, and lists its tools.
+    async fn connect(&self, offered: &OfferedServer) -> Result<ToolOutput, ToolProviderError> {
+        offered
+            .accept(&self.pins)
+            .map_err(|error| tool_failure(&error))?;
+        let (_, tools) = self.list_server_tools(&offered.name).await?;
+        let names = tools.iter().map(RemoteTool::name);
+        let names = names.map(|tool| format!("mcp:{}/{tool}", offered.name));
+        let names: Vec<_> = names.collect();
+        let text = format!("The tools of {}: {}", offered.name, names.join(", "));
+        Ok(ToolOutput::text(text))
     }
 
     fn pin(&self, handle: &Handle) -> Result<(), ToolProviderError> {
@@ -405,6 +484,17 @@ impl ToolProvider for McpTools {
         Box::pin(self.resolve_tool(id))
     }
 
+    fn review<'a>(
+        &'a self,
+        tool: &'a ResolvedTool,
+        _: &'a Value,
+        _: &'a dyn Sandbox,
+    ) -> BoxFuture<'a, Result<Review, ToolProviderError>> {
+        let offered = tool.handle.downcast_ref::<OfferedServer>();
+        let review = offered.map(OfferedServer::review).unwrap_or_default();
+        Box::pin(std::future::ready(Ok(review)))
+    }
+
     fn call<'a>(
         &'a self,
         tool: &'a ResolvedTool,
@@ -424,6 +514,12 @@ impl ToolProvider for McpTools {
         &'a self,
         tool: &'a ResolvedTool,
     ) -> BoxFuture<'a, Result<(), ToolProviderError>> {
-        Box::pin(async move { self.pin(handle(tool)?) })
+        Box::pin(async move {
+            // Connecting accepts the server itself.
+            match tool.handle.downcast_ref::<OfferedServer>() {
+                Some(_) => Ok(()),
+                None => self.pin(handle(tool)?),
+            }
+        })
     }
 }

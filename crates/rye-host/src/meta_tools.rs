@@ -23,7 +23,7 @@ use rye_tools::meta_tools;
 use crate::DATABASE;
 use crate::commands::load_commands;
 use crate::item_tools::ItemTools;
-use crate::mcp_tools::McpTools;
+use crate::mcp_tools::{McpTools, OfferedServers};
 use crate::policy_file::{PolicyError, load_policy};
 use crate::tool_confiner::ToolConfiner;
 use crate::trusted_keys::TrustedKeys;
@@ -57,7 +57,7 @@ pub struct MetaTools {
 
 /// Creates the meta tools for the items, MCP servers and commands of a project. With a key,
 /// approvals for the whole project can be stored. The pins of MCP tools are in the directory
-/// `state`.
+/// `state`. `offered` are MCP servers of an editor.
 ///
 /// Items must have a valid signature even in development mode, because an agent does not see
 /// warnings.
@@ -66,6 +66,7 @@ pub fn meta_tools(
     supervisor: Arc<Supervisor>,
     key: Option<Arc<SigningKey>>,
     state: &Path,
+    offered: OfferedServers,
 ) -> Result<MetaTools, MetaToolsError> {
     roots.dev_mode = false;
     let spaces = open_spaces(&roots)?;
@@ -82,6 +83,7 @@ pub fn meta_tools(
     let executor = Arc::new(executor_with(roots, supervisor, pool.clone(), graphs)?);
     let pins = state.join("mcp-pins");
     let mcp_tools = McpTools::new(Arc::clone(&executor), pool, project.clone(), vault, &pins);
+    let mcp_tools = mcp_tools.with_offered(offered);
     let item_tools = ItemTools::new(executor, search_index, &project, key);
     let mut providers: Vec<Arc<dyn ToolProvider>> = vec![Arc::new(item_tools), Arc::new(mcp_tools)];
     if !commands.is_empty() {

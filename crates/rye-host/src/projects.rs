@@ -16,6 +16,7 @@ use crate::catalogue::catalogue;
 use crate::context::{Context, Progress, Reporter};
 use crate::engine::{EngineOptions, open_store, project_builder, run_builder, runtime};
 use crate::failure::Failure;
+use crate::mcp_tools::OfferedServers;
 use crate::settings::{Options, project_of};
 use crate::{Catalogue, HostError};
 
@@ -47,6 +48,8 @@ pub struct Project {
     pub models: Catalogue,
     /// What was reported while it was loaded: a text, and a command that helps.
     pub notices: Vec<(String, Option<String>)>,
+    /// MCP servers that an editor offers to the sessions of the project.
+    pub offered_servers: OfferedServers,
     setup: Arc<Setup>,
 }
 
@@ -134,7 +137,7 @@ impl Projects {
     }
 
     /// The project of the process.
-    fn own(&self) -> &Path {
+    pub fn own(&self) -> &Path {
         self.loader.context.settings.project()
     }
 
@@ -210,13 +213,19 @@ impl Loader {
         context.set_reporter(Arc::clone(&recorder) as Arc<dyn Reporter>);
         context.warn_ignored_settings();
         let supervisor = Arc::clone(&self.supervisor);
-        let builder = project_builder(&context, self.options.clone(), supervisor)?;
+        let offered_servers = OfferedServers::default();
+        let options = EngineOptions {
+            offered_servers: offered_servers.clone(),
+            ..self.options.clone()
+        };
+        let builder = project_builder(&context, options, supervisor)?;
         let setup = builder.setup().map_err(HostError::from)?;
         let notices = recorder.notices.lock().clone();
         Ok(Arc::new(Project {
             context,
             models,
             notices,
+            offered_servers,
             setup: Arc::new(setup),
         }))
     }

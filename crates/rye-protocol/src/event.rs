@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::policy::PermissionMode;
 use crate::{
     CallId, EntryId, ErrorInfo, FileChange, Gate, GateId, Millis, PromptId, Resolution,
     ResultStatus, Seal, SessionId, ThreadId, Usage,
@@ -182,6 +183,11 @@ pub enum EventKind {
         to: String,
         /// The cause.
         reason: String,
+    },
+    /// A person changed what the session's agent may do without asking.
+    PermissionModeChanged {
+        /// The new mode.
+        mode: PermissionMode,
     },
     /// The model's system prompt or tools changed. Together with the history this
     /// reproduces every model request.

@@ -21,6 +21,55 @@ pub enum Mode {
     Deny,
 }
 
+/// How much the agent of a session may do without asking a person.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PermissionMode {
+    /// Every command, and every call that changes something, asks.
+    Ask,
+    /// What the sandbox confines or the policy allows runs without asking.
+    #[default]
+    Auto,
+    /// Commands and calls that change something are denied.
+    ReadOnly,
+}
+
+impl PermissionMode {
+    /// All modes.
+    pub const ALL: [Self; 3] = [Self::Ask, Self::Auto, Self::ReadOnly];
+
+    /// The serialised name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Auto => "auto",
+            Self::ReadOnly => "read_only",
+        }
+    }
+
+    /// The mode with a serialised name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == name)
+    }
+
+    /// Whether this is the mode of a new session.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Restricts the policy's decision about a call. A call of low risk changes nothing that
+    /// matters, so it is not restricted.
+    pub fn restrict(self, decision: Mode, risk: Option<Risk>) -> Mode {
+        match (self, decision) {
+            _ if risk == Some(Risk::Low) => decision,
+            (Self::ReadOnly, _) => Mode::Deny,
+            (Self::Ask, Mode::Allow) => Mode::Ask,
+            _ => decision,
+        }
+    }
+}
+
 /// Approval policy. The first matching rule applies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -232,6 +281,26 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn permission_mode_restricts_what_the_policy_decided() {
+        use Mode::{Allow, Ask, Deny};
+        let table = [
+            (PermissionMode::Auto, [Allow, Ask, Deny]),
+            (PermissionMode::Ask, [Ask, Ask, Deny]),
+            (PermissionMode::ReadOnly, [Deny, Deny, Deny]),
+        ];
+        for (mode, expected) in table {
+            for (decision, expected) in [Allow, Ask, Deny].into_iter().zip(expected) {
+                for risk in [None, Some(Risk::Medium), Some(Risk::Critical)] {
+                    assert_eq!(mode.restrict(decision, risk), expected, "{mode:?} {risk:?}");
+                }
+                assert_eq!(mode.restrict(decision, Some(Risk::Low)), decision);
+            }
+            assert_eq!(PermissionMode::parse(mode.as_str()), Some(mode));
+        }
+        assert_eq!(PermissionMode::parse("yolo"), None);
+    }
 
     #[test]
     fn star_matches_any_text() {

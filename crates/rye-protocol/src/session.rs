@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::policy::PermissionMode;
 use crate::{EntryId, GateId, Limits, Millis, Run, SandboxId, SessionId, ThreadId, Usage};
 
 /// A session: threads that share a sandbox and tools.
@@ -33,6 +34,9 @@ pub struct Session {
     pub depth: u32,
     /// Default model of the threads.
     pub model: Option<String>,
+    /// What the agent may do without asking, its tasks included.
+    #[serde(default, skip_serializing_if = "PermissionMode::is_default")]
+    pub permission_mode: PermissionMode,
     /// Limits for the whole session, including child sessions.
     pub limits: Limits,
     /// Usage so far.
@@ -102,6 +106,7 @@ impl Session {
             parent: None,
             depth: 0,
             model: None,
+            permission_mode: PermissionMode::default(),
             limits: Limits::default(),
             usage: Usage::default(),
             run: None,

@@ -38,6 +38,7 @@ pub(crate) use prompts::{IDEMPOTENCY_KEY, ITEM_SEPARATOR, prompt_id};
 pub(crate) use quotas::check as check_quotas;
 pub(crate) use sessions::{check_model, new_session};
 
+use crate::acp;
 use crate::agui;
 use crate::auth;
 use crate::browser_keys;
@@ -120,6 +121,7 @@ pub(crate) fn router(app: App, guard: Arc<Guard>) -> Router {
     let api = api
         .route("/api/logout", post(login::log_out))
         .route("/ag-ui", post(agui::run))
+        .route("/acp", get(acp::socket))
         .route_layer(middleware::from_fn_with_state(
             app.clone(),
             auth::authenticate,

@@ -8,6 +8,7 @@
 //! holds a session. Every error is a problem document (`problem`).
 
 mod access;
+mod acp;
 mod agui;
 mod all_events;
 mod api;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use rye_engine::arguments::EditedArguments;
 use rye_engine::audit;
-use rye_engine::policy::{CallFacts, Mode, RISK, ReviewReason, Risk};
+use rye_engine::policy::{CallFacts, Mode, PermissionMode, RISK, ReviewReason, Risk};
 use rye_engine::protocol::{ErrorCode, ErrorInfo, Gate};
 use rye_engine::sandbox::{FileAccess, Grants, ResolvedPath, Sandbox, SandboxError};
 use rye_engine::text::quote_truncated;
@@ -87,6 +87,7 @@ pub(super) async fn approve_write(
     context: &ToolContext,
 ) -> Result<ApprovedWrite, ToolError> {
     if !may_need_approval(&*context.sandbox) {
+        context.check_may_change()?;
         return Ok(ApprovedWrite::default());
     }
     let resolved = context.sandbox.resolve_path(path).await;
@@ -101,6 +102,9 @@ pub(super) async fn approve_write(
     let link = (resolved.path != path).then(|| display_path(&resolved.path));
     let (risk, why) = match reason {
         Some(reason) => (Risk::High, reason.reason()),
+        None if context.permission_mode()? == PermissionMode::Ask => {
+            (Risk::Medium, "required by the session's mode")
+        }
         None => (Risk::Medium, "required by the policy"),
     };
     let reasons = reason.map(|reason| ReviewReason {
@@ -113,7 +117,7 @@ pub(super) async fn approve_write(
         reasons: reasons.as_slice(),
         ..CallFacts::new(&policy_name, Some(risk))
     };
-    let mode = context.policy().decide(&facts).mode;
+    let mode = context.decide(&facts)?;
     // The approval covers this file, not what a link points to later.
     let args_hash = match link {
         Some(target) => audit::args_hash(&json!([args, target])),
@@ -178,6 +182,7 @@ pub(super) async fn approve_command(
     context: &ToolContext,
 ) -> Result<Option<EditedArguments>, ToolError> {
     if !may_need_approval(&*context.sandbox) {
+        context.check_may_change()?;
         return Ok(None);
     }
     let is_confined = context.sandbox.confinement().confines_commands();
@@ -197,7 +202,7 @@ pub(super) async fn approve_command(
         reasons: reasons.as_slice(),
         ..CallFacts::new(&policy_name, Some(risk))
     };
-    let mode = context.policy().decide(&facts).mode;
+    let mode = context.decide(&facts)?;
     request
         .body
         .insert_str(0, &format!("{}\n", Risk::gate_line(Some(risk))));

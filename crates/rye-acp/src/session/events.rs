@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_client_protocol::v1::schema::{Cost, Diff, Notice as AcpNotice, NoticeSeverity};
+use agent_client_protocol::v1::schema::{
+    Cost, CurrentModeUpdate, Diff, Notice as AcpNotice, NoticeSeverity,
+};
 use agent_client_protocol::v1::schema::{SessionUpdate, UsageUpdate};
 use rye_engine::changes::Contents;
 use rye_engine::model::Models as _;
@@ -109,6 +111,12 @@ impl SessionTask {
             }
             EventKind::ModelSwitched { from, to, reason } => {
                 self.notice(&format!("Switched from {from} to {to}: {reason}"));
+            }
+            EventKind::PermissionModeChanged { mode } => {
+                self.settings.mode = mode;
+                let update = CurrentModeUpdate::new(mode.as_str());
+                self.send(SessionUpdate::CurrentModeUpdate(update));
+                self.send_settings();
             }
             EventKind::Usage { usage } => self.on_usage(usage).await,
             EventKind::Error { error } => {

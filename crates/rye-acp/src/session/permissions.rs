@@ -93,6 +93,14 @@ impl SessionTask {
         if Some(&thread) != self.thread.as_ref() {
             return;
         }
+        if self
+            .caller
+            .as_ref()
+            .is_some_and(|caller| !caller.can_decide)
+        {
+            self.send(waiting_note(&gate));
+            return;
+        }
         let withdrawn = CancellationToken::new();
         let mut asked = AskedGate {
             withdrawn: withdrawn.clone(),
@@ -199,9 +207,7 @@ impl SessionTask {
             return;
         }
         tracing::debug!(gate = gate.id.as_str(), %error, "the editor did not ask");
-        let command = answer_command(gate);
-        let text = format!("Waiting for a decision: {}. Run `{command}`.", gate.title);
-        self.send(note(&text));
+        self.send(waiting_note(gate));
     }
 
     async fn decide(
@@ -243,6 +249,13 @@ impl SessionTask {
             self.send(SessionUpdate::ToolCallUpdate(update));
         }
     }
+}
+
+/// How to decide elsewhere.
+fn waiting_note(gate: &Gate) -> SessionUpdate {
+    let command = answer_command(gate);
+    let text = format!("Waiting for a decision: {}. Run `{command}`.", gate.title);
+    note(&text)
 }
 
 /// What a call is about to change.

@@ -14,6 +14,7 @@ use super::SessionTask;
 use crate::content::PromptContent;
 use crate::failure::{store_error, turn_error};
 use crate::history::is_compaction_next;
+use crate::slash_command::SlashCommand;
 use crate::transcript::note;
 
 /// Name of the interface, for the record of prompts and decisions.
@@ -70,21 +71,35 @@ impl SessionTask {
         content: PromptContent,
         responder: Responder<PromptResponse>,
     ) {
-        if let Some(question) = self.question.take() {
+        let command = SlashCommand::parse(&content.text);
+        if let Some(question) = self.question.take_if(|_| !matches!(command, Some(Ok(_)))) {
             return self.answer(question, content.text, responder).await;
         }
+        if let Some(command) = command {
+            return self.run_command(command, responder).await;
+        }
+        let prompt = Prompt {
+            attachments: content.attachments,
+            ..Prompt::from(content.text)
+        };
+        self.submit(prompt, responder).await;
+    }
+
+    /// Sends a prompt with what the user chose for the session.
+    pub(super) async fn submit(&mut self, prompt: Prompt, responder: Responder<PromptResponse>) {
         // Before it is sent, so that the end is not missed.
         let id = PromptId::new();
         self.prompts.push(PendingPrompt::new(id.clone(), responder));
         let prompt = Prompt {
             id: Some(id.clone()),
-            attachments: content.attachments,
             author: Some(Author {
                 name: self.user_name(),
                 channel: Some(CHANNEL.to_owned()),
             }),
+            model: self.settings.chosen_model(),
+            role: self.role.clone(),
             thread: Some(self.thread_key.clone()),
-            ..Prompt::from(content.text)
+            ..prompt
         };
         if let Err(error) = self.engine().submit(&self.id, prompt).await
             && let Some(refused) = self.take_prompt(&id)
@@ -95,6 +110,9 @@ impl SessionTask {
 
     /// Name of the user, for the record.
     pub(super) fn user_name(&self) -> String {
+        if let Some(caller) = &self.caller {
+            return caller.name.clone();
+        }
         let name = self.project.context.user_name();
         name.unwrap_or_else(|_| "unknown".to_owned())
     }

@@ -64,7 +64,35 @@ const client = acp
     return step.form ?? { action: "cancel" };
   });
 
+// The transport of a server: one message in each text message.
+async function openSocket({ url, token }) {
+  const socket = new WebSocket(url, { headers: { authorization: `Bearer ${token}` } });
+  const readable = new ReadableStream({
+    start(controller) {
+      socket.addEventListener("message", ({ data }) => controller.enqueue(JSON.parse(data)));
+      socket.addEventListener("close", () => controller.close());
+    },
+  });
+  const writable = new WritableStream({
+    write: (message) => socket.send(JSON.stringify(message)),
+  });
+  await new Promise((resolve, reject) => {
+    socket.addEventListener("open", resolve);
+    socket.addEventListener("error", () => reject(new Error("the socket does not open")));
+  });
+  // As the process of an agent.
+  const ended = new Promise((resolve) => socket.addEventListener("close", () => resolve([0])));
+  return { stream: { readable, writable }, socket, ended };
+}
+
+let socket;
+
 async function start() {
+  if (plan.socket) {
+    socket = await openSocket(plan.socket);
+    connection = client.connect(socket.stream);
+    return initialize();
+  }
   agent = spawn(command, args, {
     cwd: plan.cwd,
     env: plan.env,
@@ -72,6 +100,10 @@ async function start() {
   });
   const stream = acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout));
   connection = client.connect(stream);
+  return initialize();
+}
+
+function initialize() {
   return request("initialize", {
     protocolVersion: acp.PROTOCOL_VERSION,
     clientInfo: { name: "test", version: "1.0.0" },
@@ -80,6 +112,11 @@ async function start() {
 }
 
 async function stop(signal) {
+  if (socket) {
+    socket.socket.close();
+    const [code] = await socket.ended;
+    return code;
+  }
   const ended = once(agent, "exit");
   if (signal) agent.kill(signal);
   else agent.stdin.end();

@@ -306,6 +306,7 @@ impl Builder {
             workspaces: Workspaces::default(),
             runs_sessions: !self.is_passive,
             watchers: Watchers::default(),
+            editors: Mutex::default(),
             shut_down: CancellationToken::new(),
             is_draining: AtomicBool::new(false),
             children: Arc::default(),

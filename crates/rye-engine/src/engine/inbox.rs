@@ -1,6 +1,8 @@
 //! Processes what was posted to an open session: prompts, decisions and commands.
 
-use rye_protocol::{Batch, Op, QueuedPrompt, SessionStatus};
+use std::sync::Arc;
+
+use rye_protocol::{Batch, EventKind, Op, QueuedPrompt, SessionStatus};
 use tokio::sync::oneshot;
 
 use super::Session;
@@ -60,6 +62,17 @@ impl Session {
 
     /// Sends a posted command to its threads. It stays in the store until all have applied it.
     async fn run_command(&self, command: SessionCommand) -> Result<(), StoreError> {
+        if let CommandKind::SetPermissionMode { mode } = command.kind {
+            let changed = EventKind::PermissionModeChanged { mode };
+            let ops = [
+                Op::CompleteCommand(command.id),
+                Op::Event(None, Arc::new(changed)),
+            ];
+            self.change_data_with(ops, |data| data.permission_mode = mode)
+                .await?;
+            self.shared().bus.notify_external_write();
+            return Ok(());
+        }
         let named = command.thread.as_ref();
         let status = match command.kind {
             CommandKind::Pause => Some(SessionStatus::Paused),

@@ -6,6 +6,7 @@ use rye_protocol::{
 
 use super::Engine;
 use crate::child;
+use crate::sandbox::FileAccess;
 use crate::store::{SessionSnapshot, StoreError};
 
 impl Engine {
@@ -27,6 +28,29 @@ impl Engine {
                 Some(calls) => unvisited.extend(calls),
             }
         }
+        Ok(true)
+    }
+
+    /// Closes a session that this process holds if nothing runs or waits in it, so that another
+    /// process can open it. Returns whether this process does not hold it any more. A session whose
+    /// files are in memory stays open.
+    pub async fn release_if_idle(&self, id: &SessionId) -> Result<bool, StoreError> {
+        let Some(open) = self.session(id) else {
+            return Ok(true);
+        };
+        let is_in_memory = open.sandbox().confinement().files == FileAccess::Memory;
+        if is_in_memory || !open.shared().background.lock().is_empty() {
+            return Ok(false);
+        }
+        let Some(record) = self.inner.store.snapshot(id).await? else {
+            return Ok(false);
+        };
+        let is_compacting = record.threads.iter().any(|it| it.compaction.is_some());
+        if !is_idle(&record) || is_compacting || !record.prompts.is_empty() {
+            return Ok(false);
+        }
+        // What is posted meanwhile stays in the store and opens the session again.
+        open.close().await?;
         Ok(true)
     }
 }

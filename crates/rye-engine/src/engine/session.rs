@@ -385,13 +385,13 @@ impl Session {
         &self,
         change: impl FnOnce(&mut SessionData),
     ) -> Result<(), StoreError> {
-        self.change_data_with(None, change).await
+        self.change_data_with([], change).await
     }
 
-    /// The same, together with another operation.
+    /// The same, together with other operations.
     pub(super) async fn change_data_with(
         &self,
-        op: Option<Op>,
+        ops: impl IntoIterator<Item = Op>,
         change: impl FnOnce(&mut SessionData),
     ) -> Result<(), StoreError> {
         let shared = &self.inner.shared;
@@ -402,7 +402,7 @@ impl Session {
         let data = Arc::new(data);
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Arc::clone(&data)));
-        batch.ops.extend(op);
+        batch.ops.extend(ops);
         batch.ops.extend(shared.seal_rows(&batch));
         shared.store.commit(&shared.lease, batch).await?;
         shared.set_data(data);

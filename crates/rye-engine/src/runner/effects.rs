@@ -16,6 +16,7 @@ use super::{Runner, ThreadCommand};
 use crate::child::is_in_background;
 use crate::machine::{Effect, ToolLookup as _};
 use crate::model::{Deltas, ModelAnswer, ModelRequest};
+use crate::sandbox::with_editor;
 use crate::store::StoreError;
 use crate::tool::ToolContext;
 use crate::transcript::Transcript;
@@ -179,6 +180,8 @@ impl Runner {
         let mut prompts = self.machine.prompts.iter();
         let prompt = prompts.find(|prompt| prompt.id == turn.prompt);
         let session = self.shared.data();
+        let engine = self.shared.engine.upgrade();
+        let editor = engine.and_then(|engine| engine.editor(&session.id));
         let context = ToolContext {
             session: session.id.clone(),
             user: session.user_id.clone(),
@@ -188,7 +191,7 @@ impl Runner {
             thread: self.machine.thread.id.clone(),
             prompt: turn.prompt.clone(),
             call: call.clone(),
-            sandbox: Arc::clone(&self.shared.sandbox),
+            sandbox: with_editor(&self.shared.sandbox, editor),
             remaining: self.remaining_limits(),
             engine: self.shared.engine.clone(),
             setup: Arc::clone(&self.shared.setup),

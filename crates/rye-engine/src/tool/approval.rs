@@ -94,7 +94,7 @@ pub(crate) async fn request_approval(
         requires_approval: def.approval.is_required(args),
         ..CallFacts::new(&policy_name, def.risk)
     };
-    let mode = context.policy().decide(&facts).mode;
+    let mode = context.decide(&facts)?;
     let key = format!("approve:{}:{:.32}", context.call, audit::args_hash(args));
     let mut request = DecisionRequest::approval(key, name.clone());
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();

@@ -9,6 +9,7 @@ use rye_executor::Executor;
 use rye_items::{ItemKind, ItemRef};
 use rye_mcp::client::discovery::{accepted_pin, item_id};
 use rye_mcp::client::{Pin, RemoteTool};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
@@ -38,6 +39,15 @@ pub(super) struct AcceptedTool {
     schema: Value,
 }
 
+/// The accepted configuration of a server that an editor offers.
+#[derive(Serialize, Deserialize)]
+pub(super) struct AcceptedServer {
+    pub(super) server: String,
+    pub(super) hash: String,
+    /// The configuration for people, for the comparison with a later one.
+    pub(super) text: String,
+}
+
 impl Pins {
     pub(super) fn new(dir: &Path, project: &Path) -> Self {
         Self {
@@ -47,8 +57,38 @@ impl Pins {
     }
 
     fn path(&self, server: &str, tool: &str) -> PathBuf {
-        let name = Hash::digest(json!([self.project, server, tool]).to_string());
+        self.path_of(&json!([self.project, server, tool]))
+    }
+
+    fn server_path(&self, server: &str) -> PathBuf {
+        self.path_of(&json!([self.project, server]))
+    }
+
+    fn path_of(&self, key: &Value) -> PathBuf {
+        let name = Hash::digest(key.to_string());
         self.dir.join(format!("{}.json", name.to_hex()))
+    }
+
+    /// The accepted configuration of an offered server; none if it was never accepted.
+    pub(super) fn accepted_server(&self, server: &str) -> Result<Option<AcceptedServer>, String> {
+        let path = self.server_path(server);
+        read(&path, "accept the server again")
+    }
+
+    /// Stores the configuration of an offered server as accepted.
+    pub(super) fn accept_server(&self, accepted: &AcceptedServer) -> Result<(), String> {
+        self.write(&self.server_path(&accepted.server), accepted)
+    }
+
+    fn write(&self, path: &Path, accepted: &impl Serialize) -> Result<(), String> {
+        let bytes = serde_json::to_vec_pretty(accepted).map_err(|error| error.to_string())?;
+        // Unchanged in most calls.
+        if std::fs::read(path).is_ok_and(|existing| existing == bytes) {
+            return Ok(());
+        }
+        durable::create_dir(&self.dir, 0o700).map_err(|error| error.to_string())?;
+        let result = durable::write(path, &bytes, 0o600, IfExists::Replace);
+        result.map_err(|error| error.to_string())
     }
 
     /// The accepted definition: the stored pin, or else the signed item of the tool. None if the
@@ -59,20 +99,8 @@ impl Pins {
         server: &str,
         tool: &str,
     ) -> Result<Option<AcceptedTool>, String> {
-        let path = self.path(server, tool);
-        match std::fs::read(&path) {
-            Ok(bytes) => match serde_json::from_slice(&bytes) {
-                Ok(accepted) => Ok(Some(accepted)),
-                Err(error) => Err(format!(
-                    "{}: {error}; remove the file to accept the tool again",
-                    path.display()
-                )),
-            },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Ok(accepted_in_item(executor, server, tool))
-            }
-            Err(error) => Err(format!("{}: {error}", path.display())),
-        }
+        let stored = read(&self.path(server, tool), "accept the tool again")?;
+        Ok(stored.or_else(|| accepted_in_item(executor, server, tool)))
     }
 
     /// Stores the definition of a tool as accepted.
@@ -92,14 +120,19 @@ impl Pins {
             description: description.clone(),
             schema: schema.clone(),
         };
-        let bytes = serde_json::to_vec_pretty(&accepted).map_err(|error| error.to_string())?;
-        // Unchanged in most calls.
-        if std::fs::read(&path).is_ok_and(|existing| existing == bytes) {
-            return Ok(());
-        }
-        durable::create_dir(&self.dir, 0o700).map_err(|error| error.to_string())?;
-        let result = durable::write(&path, &bytes, 0o600, IfExists::Replace);
-        result.map_err(|error| error.to_string())
+        self.write(&path, &accepted)
+    }
+}
+
+/// Reads a pin; none if there is no file. `remedy` is what removing a damaged file achieves.
+fn read<T: DeserializeOwned>(path: &Path, remedy: &str) -> Result<Option<T>, String> {
+    let shown = path.display();
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|error| format!("{shown}: {error}; remove the file to {remedy}")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{shown}: {error}")),
     }
 }
 

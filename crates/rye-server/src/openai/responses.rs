@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::{Stream, stream};
+use lillux::Hash;
 use rye_engine::protocol::{Author, PromptStatus, QueuedPrompt, Session, SessionId};
 use rye_engine::store::CommandKind;
 use rye_engine::{NewSession, Prompt, WithdrawError};
@@ -77,6 +78,7 @@ pub(super) async fn create(
     let session = session_of(&app, &who, &request).await?;
     let is_new = session.is_none();
     let instructions = instructions(&request, &conversation);
+    let key = headers.get(IDEMPOTENCY_KEY);
     let session = if let Some(session) = session {
         session
     } else {
@@ -85,6 +87,7 @@ pub(super) async fn create(
             role: target.role.clone(),
             system: instructions.clone(),
             metadata: request.metadata.clone().unwrap_or_default(),
+            id: key.map(|key| keyed_session(&who, key.as_bytes())),
             ..new_session(&app, &who, None, None)?
         };
         create_session(&app, new).await?
@@ -97,7 +100,6 @@ pub(super) async fn create(
     } else {
         (conversation.text.clone(), conversation.attachments.clone())
     };
-    let key = headers.get(IDEMPOTENCY_KEY);
     let prompt = Prompt {
         id: key.map(|key| prompt_id(THREAD, key.as_bytes())),
         attachments,
@@ -233,13 +235,23 @@ pub(super) async fn continue_after(
     }
 }
 
-/// Creates a session with a new id.
+/// Creates a session, unless one with this id exists.
 pub(super) async fn create_session(app: &App, new: NewSession) -> Result<Session, Problem> {
-    let id = Some(SessionId::new());
+    let id = Some(new.id.clone().unwrap_or_else(SessionId::new));
     Ok(app
         .engine()
         .ensure_session(NewSession { id, ..new })
         .await?)
+}
+
+/// The id of the session that a request with a key starts: the same if it is repeated.
+fn keyed_session(who: &Principal, key: &[u8]) -> SessionId {
+    let token = who.token();
+    let owner = json!(["responses", token.id, token.user, token.org]).to_string();
+    let hash = Hash::digest([owner.as_bytes(), b"\0", key].concat()).to_hex();
+    // Always valid: short and printable.
+    let id = format!("key-{}", &hash[..32]).parse();
+    id.unwrap_or_else(|_| SessionId::new())
 }
 
 /// Stores a prompt, and returns it with the id of its response.
@@ -253,12 +265,9 @@ pub(crate) async fn submit(
         return Err(invalid("input", "the prompt is empty"));
     }
     let engine = app.engine();
-    let is_known = match &prompt.id {
-        Some(id) => engine.prompt(&session.id, id).await?.is_some(),
-        None => false,
-    };
-    // Before the prompt is posted, so that all its events come later.
-    let after = if is_known {
+    // Before the prompt is posted, so that all its events come later. A repeated request has the
+    // same id.
+    let after = if prompt.id.is_some() {
         0
     } else {
         engine.last_event(&session.id).await?

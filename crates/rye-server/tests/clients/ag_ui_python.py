@@ -33,7 +33,21 @@ def run(text):
     return [EVENTS.validate_python(json.loads(line)) for line in data]
 
 
-for prompt, outcome in [("one", "success"), ("two", "success"), ("three", "interrupt")]:
+def check_events(prompt, outcome):
     events = run(prompt)
     assert events[0].type == "RUN_STARTED" and events[-1].type == "RUN_FINISHED", events
     assert events[-1].outcome.type == outcome, events[-1]
+
+
+def scenario(client, name, check, *arguments):
+    """Carries out a scenario. `cargo xtask docs` lists them in docs/clients/README.md."""
+    try:
+        check(*arguments)
+    except BaseException:
+        print(f"{client}: {name}", file=sys.stderr)
+        raise
+
+
+scenario("ag-ui-python", "events of a run are valid", check_events, "one", "success")
+scenario("ag-ui-python", "events of the next run are valid", check_events, "two", "success")
+scenario("ag-ui-python", "events of a run that waits for a decision are valid", check_events, "three", "interrupt")

@@ -179,9 +179,19 @@ def check_errors():
         raise AssertionError("an unknown token is accepted")
 
 
-check_models()
-check_gate(check_responses())
-check_background()
-check_structured()
-check_chat()
-check_errors()
+def scenario(client, name, check, *arguments):
+    """Carries out a scenario. `cargo xtask docs` lists them in docs/clients/README.md."""
+    try:
+        return check(*arguments)
+    except BaseException:
+        print(f"{client}: {name}", file=sys.stderr)
+        raise
+
+
+scenario("openai-python", "models and roles are listed", check_models)
+second = scenario("openai-python", "responses are streamed, continued, resumed anywhere and forked", check_responses)
+scenario("openai-python", "gate ends a response as incomplete, and the decision completes it", check_gate, second)
+scenario("openai-python", "background response is polled and cancelled", check_background)
+scenario("openai-python", "structured output is parsed", check_structured)
+scenario("openai-python", "chat completion is streamed and continues its session", check_chat)
+scenario("openai-python", "errors have the form and codes that the client expects", check_errors)

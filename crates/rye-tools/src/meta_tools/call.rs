@@ -229,7 +229,7 @@ impl CallTool {
             unrated: Mode::Ask,
             default: provider.default_mode(),
         };
-        let mode = self.hub.policy.decide(&facts).mode;
+        let mode = context.restrict(self.hub.policy.decide(&facts).mode, resolved.risk)?;
         if mode == Mode::Deny {
             return Ok((mode, None));
         }

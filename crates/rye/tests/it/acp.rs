@@ -156,6 +156,43 @@ fn messages_that_are_no_requests_are_answered_and_the_session_goes_on() {
 }
 
 #[test]
+fn requests_out_of_order_are_answered() {
+    let env = env(
+        "{ steps: [{ text: one, chunk_chars: 1, chunk_ms: 20 }, { text: two }], \
+                   after_last: { text: more } }",
+    );
+    let mut client = RawClient::start(&env);
+    let session = client.new_session(&env);
+    // A prompt waits for the one before it, and a second load replaces the first.
+    let first = client.send_prompt(&session, "first");
+    let second = client.send_prompt(&session, "second");
+    let load = json!({ "sessionId": session, "cwd": env.path("project"), "mcpServers": [] });
+    for id in [second, first] {
+        assert_eq!(client.response(id)["result"]["stopReason"], "end_turn");
+    }
+    for _ in 0..2 {
+        let loaded = client.request("session/load", load.clone());
+        assert!(loaded["error"].is_null(), "{loaded}");
+    }
+    client.take_skipped();
+    let third = client.send_prompt(&session, "third");
+    client.response(third);
+    let messages = client.take_skipped();
+    let updates = messages.iter().map(|it| &it["params"]["update"]);
+    let chunks = updates.filter(|it| it["sessionUpdate"] == "agent_message_chunk");
+    let texts = chunks.filter_map(|it| it["content"]["text"].as_str());
+    // Shown once, although the session was opened three times.
+    assert_eq!(texts.collect::<String>(), "more");
+    // Cancelling what has ended, and closing twice.
+    client.notify("session/cancel", json!({ "sessionId": session }));
+    let close = json!({ "sessionId": session });
+    let closed = client.request("session/close", close.clone());
+    assert_eq!(closed["result"], json!({}));
+    assert_eq!(error(&client.request("session/close", close)).0, -32002);
+    assert_eq!(client.stop(), Some(0));
+}
+
+#[test]
 fn large_prompt_is_accepted_and_a_larger_message_refused() {
     let env = env("{ context_window: 100000000, steps: [], after_last: { text: noted } }");
     let mut client = RawClient::start(&env);
@@ -344,39 +381,6 @@ fn gate_of_a_task_is_asked_in_the_session_that_started_it() {
     assert_eq!(of_call[0]["sessionUpdate"], "tool_call");
     assert_eq!(of_call[1]["status"], "completed", "{of_call:#?}");
     assert_eq!(env.read("project/careful.txt"), "careful\n");
-}
-
-#[test]
-fn session_moves_between_the_editor_and_the_command_line() {
-    let env = env("steps: [{ text: first }, { text: second }, { text: third }]\n");
-    let mut client = RawClient::start(&env);
-    let session = client.new_session(&env);
-    let answered = client.send_prompt(&session, "one");
-    client.response(answered);
-    // Another process cannot work in it while the editor has it open.
-    let chat = ["chat", "--session", &session, "--plain"];
-    let refused = env.feed(&chat, b"two\n");
-    let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(reason.contains("is in use by"), "{reason}");
-    let closed = client.request("session/close", json!({ "sessionId": session }));
-    assert_eq!(closed["result"], json!({}));
-    let continued = env.feed(&chat, b"two\n");
-    let printed = String::from_utf8_lossy(&continued.stdout).into_owned();
-    assert!(printed.contains("second"), "{printed}");
-    let load = json!({ "sessionId": session, "cwd": env.path("project"), "mcpServers": [] });
-    client.take_skipped();
-    client.request("session/load", load);
-    let messages = client.take_skipped();
-    let texts = messages
-        .iter()
-        .map(|it| &it["params"]["update"]["content"]["text"]);
-    let texts: Vec<_> = texts.filter_map(Value::as_str).collect();
-    assert_eq!(texts, ["one", "first", "two", "second"]);
-    let answered = client.send_prompt(&session, "three");
-    assert_eq!(
-        client.response(answered)["result"]["stopReason"],
-        "end_turn"
-    );
 }
 
 #[test]

@@ -3,6 +3,10 @@
 
 mod acp;
 mod acp_clients;
+mod acp_handover;
+mod acp_mcp;
+mod acp_settings;
+mod acp_socket;
 mod acp_support;
 mod agent_mcp_tools;
 mod agent_secrets;
@@ -65,6 +69,7 @@ mod serve_events;
 mod serve_handover;
 mod serve_limits;
 mod serve_oidc;
+mod serve_openai;
 mod serve_operations;
 mod serve_projects;
 mod serve_quotas;

@@ -112,7 +112,8 @@ pub(crate) fn connect(builder: Builder, dir: &Path, supervisor: Arc<Supervisor>)
         ..Roots::new(project(dir), dir.join("cache"))
     };
     let key = || UserKeys::new(&user(dir)).load_signing_key().unwrap();
-    let bridge = rye_host::meta_tools(roots, supervisor, Some(Arc::new(key())), dir).unwrap();
+    let (signer, offered) = (Some(Arc::new(key())), rye_host::OfferedServers::default());
+    let bridge = rye_host::meta_tools(roots, supervisor, signer, dir, offered).unwrap();
     assert!(bridge.ignored.is_empty(), "{:?}", bridge.ignored);
     let credentials = Credentials::new(&dir.join("sessions.db"), Some(vault(dir)));
     builder

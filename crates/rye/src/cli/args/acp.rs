@@ -8,7 +8,7 @@ use super::SandboxChoice;
 #[derive(Debug, Args)]
 #[command(
     after_help = "The editor starts this command, and each session works in the project of its directory.\n\
-    docs/clients/editors.md has the settings of Zed, JetBrains, neovim and Emacs.\n\n\
+    docs/clients has the settings of Zed, JetBrains, neovim and Emacs.\n\n\
     Examples:\n  \
     rye acp\n  \
     rye acp --model anthropic/claude-sonnet-4-5 --sandbox confined\n  \
