@@ -324,6 +324,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the quotas of users and organisations, with what is used of them */
+        get: operations["listQuotas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/quotas/{kind}/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Sets what a user or organisation may use */
+        put: operations["setQuota"];
+        post?: never;
+        /** Removes the quota of a user or organisation */
+        delete: operations["removeQuota"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/roles": {
         parameters: {
             query?: never;
@@ -920,6 +955,13 @@ export interface components {
         };
         /** @description A session to create. */
         CreateSession: {
+            /** @description Compaction settings that replace those of the project. */
+            compaction?: Record<string, never>;
+            /**
+             * @description Models to try if a model fails, in order; as configured if absent.
+             * @default null
+             */
+            failover?: string[] | null;
             /**
              * @description Id chosen by the caller. Creating the same id again returns the existing session.
              * @default null
@@ -939,20 +981,43 @@ export interface components {
              */
             org?: string | null;
             /**
+             * @description Directory of its project, whose items, policy and models apply; the server's own if absent.
+             *     The server must permit it.
+             * @default null
+             */
+            project?: string | null;
+            /**
+             * @description Whether changes wait for a review; as configured if absent. `false` needs the scope `admin`.
+             * @default null
+             */
+            review?: boolean | null;
+            /**
              * @description Default role of its threads.
              * @default null
              */
             role?: string | null;
+            sandbox?: components["schemas"]["SandboxKind"];
             /**
              * @description System prompt instead of the base system prompt.
              * @default null
              */
             system?: string | null;
             /**
+             * @description Names of the tools that its agents have; all if absent.
+             * @default null
+             */
+            tools?: string[] | null;
+            /**
              * @description The owner, if the token is not bound to a user.
              * @default null
              */
             user?: string | null;
+            /**
+             * @description Directory that its agents work in, absolute or relative to the project; the project if
+             *     absent.
+             * @default null
+             */
+            workspace?: string | null;
         };
         /** @description A token to create. */
         CreateToken: {
@@ -1309,6 +1374,51 @@ export interface components {
             /** @description The model's last text. */
             text?: string | null;
         };
+        /** @description What a user or organisation may use. */
+        QuotaLimits: {
+            /**
+             * Format: int64
+             * @description Money in a period, in millionths of a dollar.
+             */
+            micro_dollars?: number | null;
+            /** @description When both renew, in UTC: `day` or `month`. */
+            period?: string | null;
+            /**
+             * Format: int32
+             * @description Requests to a server in a minute.
+             */
+            requests_per_minute?: number | null;
+            /**
+             * Format: int64
+             * @description Input and output tokens in a period.
+             */
+            tokens?: number | null;
+            /**
+             * Format: int32
+             * @description Turns that run at once.
+             */
+            turns?: number | null;
+        };
+        /** @description All quotas. */
+        QuotaList: {
+            quotas: components["schemas"]["QuotaView"][];
+        };
+        /** @description A quota, with what is used of it. */
+        QuotaView: {
+            /** @description `user` or `org`. */
+            kind: string;
+            /** @description The name; `*` for everyone without a quota of their own. */
+            name: string;
+            quota: components["schemas"]["QuotaLimits"];
+            /**
+             * Format: int64
+             * @description End of the current period, in milliseconds since 1970.
+             */
+            renews_at: number;
+            /** @description Turns that run now. */
+            running_turns: number;
+            used: components["schemas"]["Usage"];
+        };
         /** @description A difference between the record and the replay. */
         ReplayDifference: {
             /** @description Recorded lines with `-`, lines of the replay with `+`. */
@@ -1531,6 +1641,13 @@ export interface components {
             role?: string | null;
             /** @description System prompt instead of the base system prompt. */
             system?: string | null;
+            /** @description What the session does differently from the configuration of its project. */
+            settings?: components["schemas"]["SessionSettings"];
+            /**
+             * @description Whether servers continue it on their own after its process died. Otherwise it continues when
+             *     someone opens it.
+             */
+            unattended?: boolean;
             /** @description The project that the session was created in. */
             project?: string | null;
             /** @description The entry of another session that this one was forked at. */
@@ -1686,6 +1803,17 @@ export interface components {
         };
         /** @description Progress of a run. */
         RunStatus: "running" | "completed" | "failed" | "limit" | "cancelled" | "interrupted" | "timed_out" | "paused";
+        /** @description What a session does differently from the configuration of its project. */
+        SessionSettings: {
+            /** @description Names of the tools that its agents have; all if absent. */
+            tools?: string[] | null;
+            /** @description Models to try if a model fails, in order; as configured if absent. */
+            failover?: string[] | null;
+            /** @description Compaction settings that replace configured ones. */
+            compaction?: {
+                [key: string]: unknown;
+            };
+        };
         /** @description An entry of a session, as the origin of a fork. */
         ForkPoint: {
             /** @description The session that was forked. */
@@ -2001,7 +2129,7 @@ export interface components {
             ids?: components["schemas"]["ErrorIds"];
         };
         /** @description Stable error codes. */
-        ErrorCode: "model" | "context_overflow" | "unknown_model" | "unknown_tool" | "invalid_arguments" | "tool_failed" | "tool_panicked" | "timeout" | "interrupted" | "denied" | "gate_expired" | "gate_withdrawn" | "decision_gate_conflict" | "auth_required" | "limit" | "invalid_result" | "bad_role" | "store" | "internal";
+        ErrorCode: "model" | "context_overflow" | "unknown_model" | "unknown_tool" | "invalid_arguments" | "tool_failed" | "tool_panicked" | "timeout" | "interrupted" | "denied" | "gate_expired" | "gate_withdrawn" | "decision_gate_conflict" | "auth_required" | "limit" | "quota" | "invalid_result" | "bad_role" | "store" | "internal";
         /** @description The objects that an error is about, as far as they are known. */
         ErrorIds: {
             /** @description The session. */
@@ -3657,6 +3785,112 @@ export interface operations {
             };
         };
     };
+    listQuotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaList"];
+                };
+            };
+            /** @description No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    setQuota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description `user` or `org` */
+                kind: string;
+                /** @description Its name, or `*` for everyone without a quota of their own */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QuotaLimits"];
+            };
+        };
+        responses: {
+            /** @description Set */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    removeQuota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description `user` or `org` */
+                kind: string;
+                /** @description Its name, or `*` */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Removed */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description It has no quota */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
     listRoles: {
         parameters: {
             query?: never;
@@ -3971,6 +4205,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
+            /** @description The token or the server does not permit the project or sandbox */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
             /** @description Another session has this id */
             409: {
                 headers: {
@@ -3980,7 +4223,7 @@ export interface operations {
                     "application/json": components["schemas"]["ProblemDocument"];
                 };
             };
-            /** @description Unknown model */
+            /** @description Unknown model or tool, or invalid settings */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4564,6 +4807,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
+            /** @description A budget is used up */
+            402: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
             /** @description Unknown session */
             404: {
                 headers: {
@@ -4584,6 +4836,15 @@ export interface operations {
             };
             /** @description Unknown model or invalid schema */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Too many turns run at once */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
