@@ -477,7 +477,7 @@ impl Runner {
         let mut next = self.machine.clone();
         let mut output = next.handle(input, &self.step_context());
         let mut backoff = Backoff::default();
-        let (last, seal) = loop {
+        let (committed, seal) = loop {
             match self
                 .commit_with_session(&output.batch, &output.session)
                 .await
@@ -499,7 +499,7 @@ impl Runner {
         };
         self.machine = next;
         output.batch.ops.splice(0..0, seal);
-        self.publish(output.batch, last);
+        self.publish(output.batch, committed);
         if output.session.increase.is_some() {
             // Continue with the increased limit.
             let _ = self.command_tx.send(ThreadCommand::Wake);
@@ -514,13 +514,13 @@ impl Runner {
         Ok(output.accepted)
     }
 
-    /// Commits a batch, together with the changes to the session that it requires. Returns the
-    /// number of the last event, and the seal of the changes, which is the first event.
+    /// Commits a batch, together with the changes to the session that it requires. Also returns the
+    /// seal of the changes, which is the first event.
     async fn commit_with_session(
         &self,
         batch: &Batch,
         change: &SessionChange,
-    ) -> Result<(u64, Option<Op>), StoreError> {
+    ) -> Result<(Committed, Option<Op>), StoreError> {
         let mut batch = batch.clone();
         if *change == SessionChange::default() {
             return Ok((self.commit(batch).await?, None));
@@ -534,18 +534,21 @@ impl Runner {
         batch.push(Op::PutSession(Arc::clone(&data)));
         let seal = shared.seal_rows(&batch);
         batch.ops.splice(0..0, seal.clone());
-        let last = self.commit(batch).await?;
+        let committed = self.commit(batch).await?;
         shared.budget.set_limits(data.limits);
         shared.set_data(data);
-        Ok((last, seal))
+        Ok((committed, seal))
     }
 
-    async fn commit(&self, batch: Batch) -> Result<u64, StoreError> {
-        if batch.is_empty() {
-            return Ok(0);
-        }
+    async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         let shared = &self.shared;
-        shared.store.commit(&shared.lease, batch).await
+        let at = shared.clock.now();
+        let last = if batch.is_empty() {
+            0
+        } else {
+            shared.store.commit(&shared.lease, batch).await?
+        };
+        Ok(Committed { last, at })
     }
 
     fn step_context(&self) -> StepContext<'_> {
@@ -583,6 +586,15 @@ impl Runner {
             ..Usage::default()
         }
     }
+}
+
+/// What identifies the events of a committed batch.
+#[derive(Clone, Copy)]
+struct Committed {
+    /// Number of the last event.
+    last: u64,
+    /// When it was sent to the store, which is the time of its events.
+    at: Millis,
 }
 
 /// An unavailable store leaves the thread unchanged, and the caller already has the error.

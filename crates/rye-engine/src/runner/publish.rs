@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use rye_protocol::{Batch, Entry, Event, EventKind, Millis, Op, StatusKind};
 
-use super::Runner;
+use super::{Committed, Runner};
 use crate::bus::Notice;
 use crate::model::Delta;
 
 impl Runner {
     /// Publishes the events of a committed batch with their sequence numbers.
-    pub(super) fn publish(&mut self, written: Batch, last: u64) {
-        let now = self.shared.clock.now();
-        let entries = self.apply_committed(&written, now);
+    pub(super) fn publish(&mut self, written: Batch, committed: Committed) {
+        let Committed { last, at } = committed;
+        let entries = self.apply_committed(&written, at);
         let (shared, thread) = (&self.shared, &self.machine.thread.id);
         let events = written.ops.into_iter().filter_map(|op| match op {
             Op::Event(thread, kind) => Some((thread, Arc::unwrap_or_clone(kind))),
@@ -40,7 +40,7 @@ impl Runner {
                 sequence: Some(number),
                 session: shared.lease.session.clone(),
                 thread: of,
-                at: now,
+                at,
                 kind,
             };
             shared.bus.publish(Notice { event, entry });

@@ -92,7 +92,7 @@ async fn invalid_settings_of_a_session_are_refused() {
         engine.check_new_session(&new).await.unwrap_err()
     };
     let default = SessionSettings::default;
-    let tools = Some(vec!["raed".to_owned()]);
+    let tools = Some(vec!["reed".to_owned()]);
     let error = check(SessionSettings { tools, ..default() }).await;
     assert!(matches!(error, InvalidSession::Tool { .. }), "{error}");
     let failover = Some(vec!["b/three".to_owned()]);

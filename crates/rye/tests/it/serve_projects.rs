@@ -104,7 +104,7 @@ async fn place_and_settings_that_are_not_permitted_are_refused() {
             json!({ "workspace": "../outside" }),
             (403, "foreign_workspace"),
         ),
-        (json!({ "tools": ["raed"] }), (422, "unknown_tool")),
+        (json!({ "tools": ["reed"] }), (422, "unknown_tool")),
         (json!({ "failover": ["no/such"] }), (422, "unknown_model")),
         (
             json!({ "compaction": { "tail_share": 7 } }),
