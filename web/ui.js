@@ -1,6 +1,6 @@
 // Components and hooks that several pages use.
 
-import { html, useEffect, useRef, useState } from './vendor/preact-htm.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor/preact-htm.js';
 import { Problem } from './api.js';
 
 /**
@@ -30,7 +30,8 @@ export function useLoad(load, inputs) {
 export function useKeys(keys) {
   const latest = useRef(keys);
   latest.current = keys;
-  useEffect(() => {
+  // Before the page is painted, so that keys work as soon as it is visible.
+  useLayoutEffect(() => {
     /** @param {KeyboardEvent} event */
     const onKey = (event) => {
       const target = /** @type {HTMLElement} */ (event.target);

@@ -124,7 +124,7 @@ test('keyboard alone starts a session, walks the pages and answers', async () =>
   }
   await page.keyboard.press('g');
   await page.keyboard.press('s');
-  await page.getByRole('row', { name: /review this|Session/ }).first().waitFor();
+  await page.getByRole('heading', { level: 1, name: 'Sessions' }).waitFor();
   await page.keyboard.press('n');
   await page.getByRole('dialog', { name: 'New session' }).waitFor();
   await page.keyboard.type('typed without a mouse');
