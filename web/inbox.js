@@ -79,14 +79,19 @@ export function Inbox({ id, inbox, keyState }) {
     const next = shown[Math.max(0, Math.min(shown.length - 1, at))];
     if (next) location.hash = `#/inbox/${encodeURIComponent(next.gate.id)}`;
   };
+  /** Opens the next or previous gate. When keys follow fast, the address is ahead of the page. */
+  const move = (/** @type {number} */ step) => {
+    const opened = decodeURIComponent(location.hash.split('/')[2] ?? '');
+    open(shown.findIndex((it) => it.gate.id === opened) + step);
+  };
   const toggle = (/** @type {string} */ gate) => setChosen((old) => {
     const next = new Set(old);
     if (!next.delete(gate)) next.add(gate);
     return next;
   });
   useKeys({
-    j: () => open(id ? index + 1 : index),
-    k: () => open(index - 1),
+    j: () => move(1),
+    k: () => move(-1),
     a: () => view.current?.approve(),
     d: () => view.current?.deny(),
     e: () => view.current?.edit(),
