@@ -1,8 +1,8 @@
 //! Benchmarks as ratios to a baseline measured in the same run, because absolute times say
 //! more about the machine than about the code.
 //!
-//! `cargo xtask bench [FILTER]` builds the binaries and runs this program. The filter is part
-//! of a group's name. The exit code is 1 if a goal is missed.
+//! `cargo xtask bench [FILTER]` builds the binaries and runs this program. The filter is a group's
+//! name or a part of it. The exit code is 1 if a goal is missed.
 
 #![expect(unreachable_pub, reason = "a program, not a library")]
 
@@ -20,6 +20,7 @@ mod models;
 mod processes;
 mod sandbox;
 mod search;
+mod server;
 mod signing;
 mod table;
 mod undo;
@@ -33,7 +34,7 @@ use table::Row;
 /// Name and function of a group of benchmarks.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 14] = [
+const GROUPS: [Group; 15] = [
     ("acp", acp::run),
     ("cas", cas::run),
     ("chat", chat::run),
@@ -46,6 +47,7 @@ const GROUPS: [Group; 14] = [
     ("processes", processes::run),
     ("sandbox", sandbox::run),
     ("search", search::run),
+    ("server", server::run),
     ("signing", signing::run),
     ("undo", undo::run),
 ];
@@ -85,10 +87,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs all groups whose name contains the filter.
+/// Runs the group that the filter names, or else all groups whose name contains it.
 fn measure_all(filter: &str) -> Result<Vec<Row>> {
     let all = || GROUPS.iter().chain(&engine::GROUPS);
-    let groups: Vec<_> = all().filter(|(name, _)| name.contains(filter)).collect();
+    // A name that is part of another one selects its own group only.
+    let is_name = all().any(|(name, _)| *name == filter);
+    let is_selected = |name: &str| name == filter || !is_name && name.contains(filter);
+    let groups: Vec<_> = all().filter(|(name, _)| is_selected(name)).collect();
     let names: Vec<_> = all().map(|(name, _)| *name).collect();
     let names = names.join(", ");
     ensure!(

@@ -25,7 +25,7 @@ pub(crate) fn main(filter: &[String]) -> Result<()> {
     }
     // Install the programs we compare with only if needed, because they are large.
     let group = filter.first().map_or("", String::as_str);
-    if "mcp-server".contains(group) {
+    if "mcp-server".contains(group) && group != "server" {
         benches.env("RYE_BENCH_FASTMCP", tools::fastmcp()?);
     }
     if "engine-memory".contains(group) || "models".contains(group) {
